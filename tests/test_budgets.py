@@ -1,0 +1,387 @@
+"""Spend caps, routing by a decision, and identical calls that share one request."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fake_perplexity import Answer
+from support import ROOT, WAIT_S, Background, Desk, desk, pro
+
+TIERS = {
+    "PERPLEXITY_ROUTING": "dynamic",
+    "PERPLEXITY_TIER_LIGHT": "openai/gpt-6-luna",
+    "PERPLEXITY_TIER_STANDARD": "perplexity/sonar",
+    "PERPLEXITY_TIER_COMPLEX": "anthropic/claude-opus-5-5",
+}
+
+
+def costing(owner: Desk, cost: Any) -> None:
+    """Every run reports this cost; a callable gives a new one each time."""
+
+    def answer(seen: Any) -> Answer:
+        made = owner.fake.default(seen)
+        usage = made.body["usage"]
+        usage["cost"]["total_cost"] = cost() if callable(cost) else cost
+        return made
+
+    owner.fake.always("POST /v1/agent", answer)
+
+
+class Caps(unittest.TestCase):
+    def test_a_call_over_the_daily_cap_is_refused_before_anything_is_sent(self) -> None:
+        with desk(PERPLEXITY_BUDGET_DAILY_USD="0.05") as owner:
+            costing(owner, 0.04)
+            owner.ok("ask", query="one")
+            text = owner.refused("ask", query="two")
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
+            self.assertEqual(len(owner.events()), 1)
+        self.assertIn("[budget_exceeded]", text)
+        for part in ("PERPLEXITY_BUDGET_DAILY_USD", "0.05", "0.04", "0.02"):
+            self.assertIn(part, text)
+
+    def test_a_call_that_may_cost_more_than_the_call_cap_is_refused(self) -> None:
+        with desk(PERPLEXITY_BUDGET_CALL_USD="0.5") as owner:
+            owner.ok("ask", query="q")
+            text = owner.refused("research", query="q", depth="high")
+            self.assertIn("PERPLEXITY_BUDGET_CALL_USD", text)
+            self.assertEqual(owner.ok("jobs", action="list")["jobs"], [])
+
+    def test_the_monthly_cap_counts_the_whole_month(self) -> None:
+        with desk(PERPLEXITY_BUDGET_MONTHLY_USD="0.05") as owner:
+            costing(owner, 0.04)
+            owner.ok("ask", query="one")
+            with owner.runtime.store.writing() as db:
+                db.execute(
+                    "UPDATE usage_events SET created_at = substr(created_at, 1, 8) || '01 00'"
+                )
+            self.assertIn("MONTHLY", owner.refused("ask", query="two"))
+
+    def test_yesterdays_spending_does_not_count_today(self) -> None:
+        with desk(PERPLEXITY_BUDGET_DAILY_USD="0.05") as owner:
+            costing(owner, 0.04)
+            owner.ok("ask", query="one")
+            with owner.runtime.store.writing() as db:
+                db.execute("UPDATE usage_events SET created_at = '2026-01-01 00:00:00.000000'")
+            owner.ok("ask", query="two")
+
+    def test_a_project_has_caps_of_its_own(self) -> None:
+        with desk() as owner:
+            costing(owner, 0.04)
+            owner.ok("ask", query="one", project="small")
+            made = owner.ok("projects", action="budget", project="small", daily_usd="0.05")
+            self.assertEqual(made["projects"][0]["daily_usd"], "0.05")
+            self.assertIn("'small'", owner.refused("ask", query="two", project="small"))
+            owner.ok("ask", query="two", project="other")
+            listed = owner.ok("projects", action="list")["projects"]
+            self.assertEqual({p["name"]: p["daily_usd"] for p in listed}["small"], "0.05")
+            owner.ok("projects", action="budget", project="small", daily_usd="none")
+            owner.ok("ask", query="three", project="small")
+
+    def test_amounts_that_cannot_be_read_are_refused_and_never_lift_a_cap(self) -> None:
+        with desk(PERPLEXITY_BUDGET_DAILY_USD="a lot") as owner:
+            self.assertIn("PERPLEXITY_BUDGET_DAILY_USD", owner.refused("ask", query="q"))
+        with desk() as owner:
+            owner.ok("search", query="q")
+            text = owner.refused("projects", action="budget", project="default", daily_usd="-1")
+            self.assertIn("daily_usd", text)
+
+    def test_runs_of_unknown_cost_count_at_their_estimate(self) -> None:
+        with desk(PERPLEXITY_BUDGET_DAILY_USD="0.10") as owner:
+            owner.fake.run_script(*["in_progress"] * 1000)
+            number = owner.ok("research", query="q")["job_id"]
+            (cap,) = owner.ok("usage")["caps"]
+            self.assertEqual((cap["spent_usd"], cap["reserved_usd"]), ("0", "0.06"))
+            self.assertIn("[budget_exceeded]", owner.refused("research", query="q2"))
+            owner.ok("jobs", action="cancel", job_id=number)
+            while owner.ok("jobs", action="status", job_id=number)["status"] != "cancelled":
+                pass
+            (cap,) = owner.ok("usage")["caps"]
+            self.assertEqual(cap["reserved_usd"], "0.06")
+            self.assertEqual(cap["left_usd"], "0.04")
+
+    def test_a_known_cost_takes_the_place_of_its_estimate(self) -> None:
+        with desk(PERPLEXITY_BUDGET_DAILY_USD="1") as owner:
+            costing(owner, 0.0123)
+            owner.ok("ask", query="q")
+            (cap,) = owner.ok("usage")["caps"]
+        self.assertEqual((cap["spent_usd"], cap["reserved_usd"]), ("0.0123", "0"))
+        self.assertEqual(cap["left_usd"], "0.9877")
+
+    def test_usage_warns_when_a_cap_is_nearly_used_up(self) -> None:
+        with desk(PERPLEXITY_BUDGET_DAILY_USD="0.05") as owner:
+            costing(owner, 0.042)
+            owner.ok("ask", query="q")
+            report = owner.ok("usage")
+        self.assertTrue(any("80%" in warning for warning in report["warnings"]))
+
+    def test_without_storage_a_cap_cannot_be_kept_and_nothing_is_sent(self) -> None:
+        with desk() as owner:
+            broken = Desk(
+                owner.fake,
+                owner.folder,
+                PERPLEXITY_DATA_DIR="/dev/null/x",
+                PERPLEXITY_BUDGET_DAILY_USD="1",
+            )
+            broken.refused("ask", query="q")
+            self.assertEqual(owner.fake.requests, [])
+
+    def test_switching_a_cap_on_and_off_changes_nothing_in_the_ledger(self) -> None:
+        with desk() as owner:
+            owner.ok("ask", query="q")
+            before = owner.events()
+            capped = Desk(owner.fake, owner.folder, PERPLEXITY_BUDGET_DAILY_USD="0.001")
+            capped.refused("ask", query="q2")
+            capped.runtime.close()
+            self.assertEqual(owner.events(), before)
+
+    def test_threads_racing_to_a_cap_never_pass_it(self) -> None:
+        dice = random.Random(7)  # noqa: S311 - a fixed sequence
+        with desk(PERPLEXITY_BUDGET_DAILY_USD="0.10") as owner:
+            costing(owner, lambda: round(dice.uniform(0.0001, 0.019), 5))
+            with ThreadPoolExecutor(16) as pool:
+                outcomes = list(pool.map(lambda n: owner.run("ask", query=f"q{n}"), range(60)))
+            spent = sum(event["cost_nano_usd"] for event in owner.events())
+            self.assertLessEqual(spent, 100_000_000)
+            kinds = {outcome.kind for outcome in outcomes}
+            self.assertEqual(kinds, {None, "budget_exceeded"})
+            shown = sum(
+                pro.read_usd(o.structured["usage"]["cost_usd"]) or 0
+                for o in outcomes
+                if o.kind is None
+            )
+            self.assertEqual(shown, spent)
+
+    def test_the_reservation_of_a_dead_process_is_free_again(self) -> None:
+        with desk(PERPLEXITY_BUDGET_DAILY_USD="0.03") as owner:
+            owner.fake.hold("POST /v1/agent")
+            child = subprocess.Popen(
+                [sys.executable, str(ROOT / "perplexity_pro_mcp.py"), "ask", "held"],
+                env={
+                    **{k: v for k, v in os.environ.items() if not k.startswith("PERPLEXITY_")},
+                    "PERPLEXITY_API_KEY": owner.fake.key,
+                    "PERPLEXITY_BASE_URL": owner.fake.url,
+                    "PERPLEXITY_DATA_DIR": owner.settings.data_dir,
+                    "PERPLEXITY_BUDGET_DAILY_USD": "0.03",
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            owner.fake.wait_for("POST /v1/agent", 1)
+            owner.fake.always("POST /v1/agent", None)
+            self.assertIn("reserved", owner.refused("ask", query="mine"))
+            child.send_signal(signal.SIGKILL if os.name != "nt" else signal.SIGTERM)
+            child.wait(WAIT_S)
+            with owner.runtime.store.writing() as db:
+                age = pro.RESERVATION_LIFE_S + 1
+                db.execute("UPDATE reservations SET heartbeat_at = heartbeat_at - ?", (age,))
+            (cap,) = owner.ok("usage")["caps"]
+            self.assertEqual(cap["reserved_usd"], "0")
+
+    def test_a_living_process_keeps_its_reservation(self) -> None:
+        with desk(PERPLEXITY_BUDGET_DAILY_USD="0.03") as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            running = Background(owner, "ask", query="held")
+            owner.fake.wait_for("POST /v1/agent", 1)
+            with owner.runtime.store.writing() as db:
+                db.execute("UPDATE reservations SET heartbeat_at = 0")
+                pro.keep_reserved(db, owner.runtime.owner)
+            (cap,) = owner.ok("usage")["caps"]
+            self.assertEqual(cap["reserved_usd"], "0.02")
+            gate.set()
+            running.join()
+
+    def test_sums_equal_the_results_to_the_nano_over_a_thousand_calls(self) -> None:
+        dice = random.Random(3)  # noqa: S311 - as above
+        with desk() as owner:
+            costing(owner, lambda: dice.choice([0.00001, 0.12345, 4.56e-7, 0, 0.1 + 0.2]))
+            with ThreadPoolExecutor(8) as pool:
+                outcomes = list(pool.map(lambda n: owner.ok("ask", query=f"q{n}"), range(1000)))
+            total = sum(pro.read_usd(result["usage"]["cost_usd"]) or 0 for result in outcomes)
+            report = owner.ok("usage")
+        self.assertEqual(report["totals"]["calls"], 1000)
+        self.assertEqual(report["totals"]["cost_nano_usd"], total)
+
+
+class DynamicRouting(unittest.TestCase):
+    def decide(self, owner: Desk, answer: Any) -> None:
+        owner.fake.always("POST /v1/decisions", answer)
+
+    def test_a_nameless_call_runs_on_the_tier_that_a_decision_picks(self) -> None:
+        with desk(**TIERS) as owner:
+            probabilities = {"light": 0.05, "standard": 0.05, "complex": 0.9}
+            answer = {"type": "choice", "choice": "complex", "probabilities": probabilities}
+            usage = {"input_tokens": 100, "output_tokens": 1}
+            self.decide(owner, Answer(200, {"answers": {"tier": answer}, "usage": usage}))
+            result = owner.ok("ask", query="Prove it. " * 2000)
+            (asked,) = owner.fake.calls("POST", "/v1/decisions")
+            (sent,) = owner.fake.calls("POST", "/v1/agent")
+            self.assertEqual(len(asked.body["state"]), 8000)
+            self.assertEqual(sent.body["model"], TIERS["PERPLEXITY_TIER_COMPLEX"])
+            self.assertEqual(
+                result["routing"],
+                {
+                    "mode": "dynamic",
+                    "tier": "complex",
+                    "model": TIERS["PERPLEXITY_TIER_COMPLEX"],
+                    "selected_by": "dynamic",
+                    "probability": 0.9,
+                    "decision_cost_usd": "0.000002",
+                },
+            )
+            groups = {
+                g["key"]: g["cost_nano_usd"] for g in owner.ok("usage", group_by="api")["groups"]
+            }
+            self.assertEqual(groups["decisions"], 2000)
+
+    def test_a_named_model_depth_or_tier_asks_for_no_decision(self) -> None:
+        with desk(**TIERS) as owner:
+            owner.ok("ask", query="q", depth="fast")
+            owner.ok("ask", query="q", tier="light")
+            owner.ok("ask", query="q", model="openai/gpt-5")
+            self.assertEqual(owner.fake.calls("POST", "/v1/decisions"), [])
+
+    def test_a_chat_is_routed_by_its_message(self) -> None:
+        with desk(**TIERS) as owner:
+            result = owner.ok("chat", action="send", title="t", message="hello")
+            self.assertEqual(result["routing"]["selected_by"], "dynamic")
+
+    def test_down_and_nonsense_fail_open_to_the_standard_tier_with_a_warning(self) -> None:
+        bad: list[Answer] = [
+            Answer(500, {"error": {"message": "down"}}),
+            Answer(200, {"answers": {}}),
+            Answer(200, {"answers": {"tier": {"choice": "huge"}}}),
+            Answer(200, []),
+            Answer(200, b"<html>"),
+            Answer(fault="reset_after"),
+        ]
+        for answer in bad:
+            with self.subTest(answer=answer), desk(**TIERS) as owner:
+                self.decide(owner, answer)
+                result = owner.ok("ask", query="q")
+                self.assertEqual(result["routing"]["tier"], "standard")
+                self.assertEqual(result["routing"]["selected_by"], "default")
+                self.assertTrue(any("standard tier" in warning for warning in result["warnings"]))
+
+    def test_a_slow_decision_is_not_waited_for_beyond_its_limit(self) -> None:
+        with desk(**TIERS) as owner:
+            gate = owner.fake.hold("POST /v1/decisions")
+            limit, pro.ROUTE_LIMIT_S = pro.ROUTE_LIMIT_S, 0.2
+            try:
+                result = owner.ok("ask", query="q")
+            finally:
+                pro.ROUTE_LIMIT_S = limit
+            gate.set()
+            self.assertEqual(result["routing"]["tier"], "standard")
+            self.assertTrue(any("in time" in warning for warning in result["warnings"]))
+
+    def test_the_models_page_shows_the_set_up(self) -> None:
+        with desk(**TIERS) as owner:
+            routing = owner.ok("models")["routing"]
+        self.assertEqual(routing["mode"], "dynamic")
+        self.assertEqual(
+            [model["name"] for model in routing["models"]], ["light", "standard", "complex"]
+        )
+
+
+class Sharing(unittest.TestCase):
+    def test_identical_calls_in_flight_share_one_request_and_one_event(self) -> None:
+        with desk() as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            first = Background(owner, "ask", query="same")
+            owner.fake.wait_for("POST /v1/agent", 1)
+            second = Background(owner, "ask", query="same")
+            other = Background(owner, "ask", query="different")
+            owner.fake.wait_for("POST /v1/agent", 2)
+            gate.set()
+            answers = [call.join().structured for call in (first, second, other)]
+            self.assertEqual(answers[0]["answer"], answers[1]["answer"])
+            self.assertNotEqual(answers[0]["answer"], answers[2]["answer"])
+            self.assertTrue(any("shares its answer" in w for w in answers[1]["warnings"]))
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 2)
+            self.assertEqual(len(owner.events()), 2)
+
+    def test_fresh_sends_a_second_request(self) -> None:
+        with desk() as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            first = Background(owner, "ask", query="same")
+            owner.fake.wait_for("POST /v1/agent", 1)
+            second = Background(owner, "ask", query="same", fresh=True)
+            owner.fake.wait_for("POST /v1/agent", 2)
+            gate.set()
+            first.join(), second.join()
+
+    def test_one_of_two_sharers_may_cancel(self) -> None:
+        with desk() as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            first = Background(owner, "ask", query="same")
+            owner.fake.wait_for("POST /v1/agent", 1)
+            second = Background(owner, "ask", query="same")
+            while len(second.call.flights) == 0:
+                threading.Event().wait(0.001)
+            first.call.cancel()
+            first.join()
+            gate.set()
+            self.assertIn("same", second.join().structured["answer"])
+
+    def test_calls_one_after_the_other_are_both_sent(self) -> None:
+        with desk() as owner:
+            owner.ok("ask", query="same")
+            owner.ok("ask", query="same")
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 2)
+
+    def test_research_that_still_runs_is_not_started_twice(self) -> None:
+        with desk() as owner:
+            owner.fake.run_script(*["in_progress"] * 1000)
+            first = owner.ok("research", query="compare")
+            again = owner.ok("research", query="compare")
+            self.assertEqual(again["job_id"], first["job_id"])
+            self.assertTrue(any("still running" in warning for warning in again["warnings"]))
+            self.assertNotEqual(
+                owner.ok("research", query="compare", depth="high")["job_id"], first["job_id"]
+            )
+            fresh = owner.ok("research", query="compare", fresh=True)
+            self.assertNotEqual(fresh["job_id"], first["job_id"])
+            owner.fake.finish_all()
+            owner.ok("jobs", action="list", refresh=True)
+            self.assertNotEqual(owner.ok("research", query="compare")["job_id"], first["job_id"])
+
+
+class ToolChoice(unittest.TestCase):
+    def test_names_groups_and_removals(self) -> None:
+        def words(text: str) -> list[str]:
+            return [t.word for t in pro.offered_tools(pro.Settings(tools=text)).values()]
+
+        self.assertEqual(words("all"), [t.word for t in pro.TOOLS.values()])
+        self.assertEqual(words("core"), ["ask", "jobs", "search", "help"])
+        self.assertEqual(words("ask, perplexity_usage"), ["ask", "usage"])
+        self.assertNotIn("embed", words("-embed"))
+        self.assertEqual(words("core,usage,-help"), ["ask", "jobs", "search", "usage"])
+
+    def test_the_core_is_small(self) -> None:
+        listed = [
+            {
+                "name": tool.name,
+                "title": tool.title,
+                "description": tool.description,
+                "inputSchema": pro.input_schema(tool),
+                "outputSchema": pro.output_schema(tool),
+                "annotations": pro.tool_hints(tool),
+            }
+            for tool in pro.offered_tools(pro.Settings(tools="core")).values()
+        ]
+        size = len(json.dumps({"tools": listed}, separators=(",", ":")).encode())
+        self.assertLessEqual(size, 8000)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,597 @@
+"""Paying once, waiting, cancelling, handing off, and never losing an answer."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+import unittest
+from typing import Any
+
+from fake_perplexity import Answer
+from support import WAIT_S, Background, Desk, desk, pro
+
+
+def statuses(owner: Desk) -> list[str]:
+    return [event["status"] for event in owner.events()]
+
+
+def wait_until(condition: Any, what: str) -> None:
+    """Poll a condition that another thread brings about, with a bound."""
+    gate, end = threading.Event(), time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end, what
+        gate.wait(0.005)
+
+
+class PaidOnce(unittest.TestCase):
+    def test_a_paid_call_is_one_request_and_one_settled_event(self) -> None:
+        with desk() as owner:
+            result = owner.ok("ask", query="What is new?")
+            (event,) = owner.events()
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
+        self.assertEqual(event["status"], "ok")
+        self.assertEqual(event["request_id"], result["response_id"])
+        self.assertEqual(pro.usd_text(event["cost_nano_usd"]), result["usage"]["cost_usd"])
+
+    def test_the_event_stands_as_interrupted_while_the_request_is_on_its_way(self) -> None:
+        with desk() as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            running = Background(owner, "ask", query="slow")
+            owner.fake.wait_for("POST /v1/agent", 1)
+            self.assertEqual(statuses(owner), ["interrupted"])
+            self.assertEqual(owner.events()[0]["cost_source"], "none")
+            gate.set()
+            self.assertIsNone(running.join().kind)
+            self.assertEqual(statuses(owner), ["ok"])
+
+    def test_no_lock_is_held_while_the_request_is_on_its_way(self) -> None:
+        with desk() as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            running = Background(owner, "ask", query="slow")
+            owner.fake.wait_for("POST /v1/agent", 1)
+            other = sqlite3.connect(f"{owner.folder}/data/perplexity.db", timeout=0)
+            other.execute("BEGIN IMMEDIATE")
+            other.rollback()
+            other.close()
+            gate.set()
+            running.join()
+
+    def test_a_refused_request_is_recorded_as_free(self) -> None:
+        with desk() as owner:
+            owner.fake.key = "pplx-" + "another" * 6
+            text = owner.refused("ask", query="q")
+            (event,) = owner.events()
+        self.assertIn("[authentication]", text)
+        self.assertEqual((event["status"], event["cost_nano_usd"]), ("authentication", 0))
+        self.assertEqual(event["cost_source"], "computed")
+
+    def test_a_server_failure_is_recorded_with_unknown_cost_and_sent_once(self) -> None:
+        with desk() as owner:
+            owner.fake.always("POST /v1/agent", Answer(500, {"error": {"message": "boom"}}))
+            text = owner.refused("ask", query="q")
+            (event,) = owner.events()
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
+        self.assertIn("[upstream_failure]", text)
+        self.assertIn("perplexity_usage", text)
+        self.assertEqual(event["cost_source"], "none")
+
+    def test_a_failed_run_is_an_error_with_its_own_reason_and_its_cost(self) -> None:
+        with desk() as owner:
+
+            def failed(seen: Any) -> Answer:
+                answer = owner.fake.default(seen)
+                answer.body.update(
+                    status="failed", error={"code": "x", "message": "The tool broke.", "type": "x"}
+                )
+                return answer
+
+            owner.fake.always("POST /v1/agent", failed)
+            text = owner.refused("ask", query="q")
+            (event,) = owner.events()
+        self.assertIn("The tool broke", text)
+        self.assertEqual(event["status"], "unexpected_response")
+        self.assertGreater(event["cost_nano_usd"], 0)
+
+    def test_bad_arguments_leave_no_trace(self) -> None:
+        with desk() as owner:
+            owner.refused("ask", query="q", domains=["a.com", "-b.com"], project="new")
+            owner.refused("search", query="q", recency="day", after="2026-01-01", project="new")
+            self.assertEqual(owner.fake.requests, [])
+            self.assertEqual(owner.ok("projects", action="list")["projects"], [])
+
+    def test_an_unusable_setting_stops_the_request_and_says_which(self) -> None:
+        with desk(PERPLEXITY_READ_TIMEOUT="soon") as owner:
+            text = owner.refused("ask", query="q")
+            self.assertEqual(owner.fake.requests, [])
+            owner.ok("help")
+        self.assertIn("PERPLEXITY_READ_TIMEOUT", text)
+
+
+class Cancelling(unittest.TestCase):
+    def test_a_cancelled_call_ends_at_once_and_its_answer_becomes_a_job(self) -> None:
+        with desk() as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            running = Background(owner, "ask", query="slow one")
+            owner.fake.wait_for("POST /v1/agent", 1)
+            running.call.cancel()
+            running.join()
+            self.assertTrue(running.cancelled)
+            self.assertEqual(owner.runtime.busy(), 1)
+            gate.set()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            (job,) = owner.ok("jobs", action="list")["jobs"]
+            self.assertEqual((job["status"], job["tool"]), ("completed", "perplexity_ask"))
+            answer = owner.ok("jobs", action="result", job_id=job["job_id"])["answer"]
+            self.assertIn("slow one", answer)
+            self.assertEqual(statuses(owner), ["ok"])
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
+
+    def test_a_call_cancelled_between_attempts_sends_nothing_more_and_costs_nothing(self) -> None:
+        with desk() as owner:
+            limited = Answer(429, {"error": {"message": "slow down"}}, (("retry-after", "20"),))
+            owner.fake.always("POST /v1/agent", limited)
+            running = Background(owner, "ask", query="q")
+            owner.fake.wait_for("POST /v1/agent", 1)
+            running.call.cancel()
+            running.join()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            self.assertEqual(owner.events(), [])
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
+
+    def test_cancel_racing_completion_never_loses_or_doubles_anything(self) -> None:
+        with desk() as owner:
+            kept = 0
+            for number in range(60):
+                running = Background(owner, "ask", query=f"race {number}", depth="fast")
+                owner.fake.wait_for("POST /v1/agent", number + 1)
+                running.call.cancel()
+                outcome = running.join()
+                kept += outcome is None
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            self.assertEqual(statuses(owner), ["ok"] * 60)
+            self.assertEqual(owner.ok("jobs", action="list", limit=100)["jobs_total"], kept)
+
+
+class HandingOff(unittest.TestCase):
+    def test_a_slow_ask_becomes_a_job_when_the_time_is_up(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            started = time.monotonic()
+            result = owner.ok("ask", query="very slow")
+            self.assertLess(time.monotonic() - started, 5)
+            self.assertEqual((result["status"], result["answer"]), ("in_progress", ""))
+            number = result["job_id"]
+            self.assertIn(f'"job_id":{number}', result["warnings"][0])
+            waiting = owner.ok("jobs", action="result", job_id=number)
+            self.assertEqual(waiting["status"], "in_progress")
+            gate.set()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            done = owner.ok("jobs", action="result", job_id=number)
+            self.assertIn("very slow", done["answer"])
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
+            self.assertEqual(statuses(owner), ["ok"])
+
+    def test_a_slow_chat_send_is_stored_as_a_turn_when_it_arrives(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            result = owner.ok("chat", action="send", title="t", message="remember teal")
+            self.assertEqual(result["status"], "in_progress")
+            gate.set()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            (chat,) = owner.ok("chat", action="list")["chats"]
+            self.assertEqual(chat["message_count"], 2)
+            self.assertIsNotNone(
+                owner.ok("jobs", action="result", job_id=result["job_id"])["answer"]
+            )
+
+    def test_a_slow_search_is_kept_too(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+            gate = owner.fake.hold("POST /search")
+            result = owner.ok("search", query="tea")
+            gate.set()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            job = owner.ok("jobs", action="result", job_id=result["job_id"])
+        self.assertIn("https://", job["answer"])
+
+    def test_a_late_failure_ends_its_job(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+            gate = threading.Event()
+            owner.fake.always(
+                "POST /v1/agent", Answer(502, {"error": {"message": "no"}}, gate=gate)
+            )
+            number = owner.ok("ask", query="q")["job_id"]
+            gate.set()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            job = owner.ok("jobs", action="result", job_id=number)
+        self.assertEqual(job["status"], "failed")
+        self.assertIsNone(job["answer"])
+
+
+class StorageTrouble(unittest.TestCase):
+    def test_an_answer_that_finds_the_database_locked_is_returned_and_recorded_later(self) -> None:
+        with desk(PERPLEXITY_DB_BUSY_TIMEOUT="0.1") as owner:
+            owner.ok("ask", query="first")
+            gate = owner.fake.hold("POST /v1/agent")
+            running = Background(owner, "ask", query="second")
+            owner.fake.wait_for("POST /v1/agent", 2)
+            blocker = sqlite3.connect(f"{owner.folder}/data/perplexity.db")
+            blocker.execute("BEGIN IMMEDIATE")
+            gate.set()
+            outcome = running.join()
+            self.assertIn("second", outcome.structured["answer"])
+            self.assertTrue(any("Not saved yet" in w for w in outcome.structured["warnings"]))
+            blocker.rollback()
+            blocker.close()
+            owner.ok("usage")
+            self.assertEqual(statuses(owner), ["ok", "ok"])
+
+    def test_a_handed_off_answer_that_finds_the_database_locked_is_read_from_memory(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="0.5", PERPLEXITY_DB_BUSY_TIMEOUT="0.1") as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            number = owner.ok("ask", query="late")["job_id"]
+            blocker = sqlite3.connect(f"{owner.folder}/data/perplexity.db")
+            blocker.execute("BEGIN IMMEDIATE")
+            gate.set()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            self.assertIn("late", owner.ok("jobs", action="result", job_id=number)["answer"])
+            blocker.rollback()
+            blocker.close()
+            owner.runtime.catch_up()
+            self.assertEqual(owner.runtime.unsaved, {})
+            self.assertIn("late", owner.ok("jobs", action="result", job_id=number)["answer"])
+            self.assertEqual(statuses(owner), ["ok"])
+
+    def test_without_storage_answers_still_come_with_a_note(self) -> None:
+        with desk() as owner:
+            broken = Desk(owner.fake, owner.folder, PERPLEXITY_DATA_DIR="/dev/null/x")
+            result = broken.ok("ask", query="q")
+            self.assertTrue(any("data folder" in warning for warning in result["warnings"]))
+            self.assertIn("[internal_error]", broken.refused("usage"))
+            broken.ok("help")
+
+    def test_without_storage_a_slow_answer_is_kept_in_memory(self) -> None:
+        with desk() as owner:
+            broken = Desk(
+                owner.fake,
+                owner.folder,
+                PERPLEXITY_DATA_DIR="/dev/null/x",
+                PERPLEXITY_WAIT_SECONDS="0.3",
+            )
+            gate = owner.fake.hold("POST /v1/agent")
+            number = broken.ok("ask", query="kept")["job_id"]
+            gate.set()
+            self.assertTrue(broken.runtime.settle(WAIT_S))
+            self.assertIn("kept", broken.ok("jobs", action="result", job_id=number)["answer"])
+
+
+class BackgroundRuns(unittest.TestCase):
+    """Runs in the background."""
+
+    def test_a_run_is_recorded_once_when_its_end_is_seen(self) -> None:
+        with desk() as owner:
+            owner.fake.run_script("in_progress", "completed")
+            started = owner.ok("research", query="compare")
+            self.assertEqual((started["status"], owner.events()), ("queued", []))
+            looked = owner.ok("jobs", action="status", job_id=started["job_id"])
+            self.assertEqual(looked["status"], "in_progress")
+            self.assertIsNotNone(looked["progress"])
+            done = owner.ok("jobs", action="result", job_id=started["job_id"])
+            self.assertEqual(done["status"], "completed")
+            owner.ok("jobs", action="result", job_id=started["job_id"])
+            (event,) = owner.events()
+            self.assertEqual(event["tool"], "perplexity_research")
+            self.assertEqual(event["request_id"], started["response_id"])
+            self.assertEqual(len(owner.fake.calls("GET", f"/v1/agent/{started['response_id']}")), 2)
+
+    def test_a_run_of_another_process_is_found_by_a_new_one(self) -> None:
+        with desk() as owner:
+            number = owner.ok("research", query="compare")["job_id"]
+            owner.runtime.close()
+            owner.fake.finish_all()
+            second = Desk(owner.fake, owner.folder)
+            self.assertEqual(
+                second.ok("jobs", action="result", job_id=number)["status"], "completed"
+            )
+
+    def test_waiting_hands_back_the_report_or_the_job_in_time(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="1.2") as owner:
+            owner.fake.run_script(*["in_progress"] * 1000)
+            begun = time.monotonic()
+            result = owner.ok("research", query="long", wait_seconds=600)
+            self.assertLess(time.monotonic() - begun, 2.2)
+            self.assertEqual(result["status"], "in_progress")
+            self.assertIn(f'"job_id":{result["job_id"]}', result["message"])
+
+    def test_a_finished_submit_is_recorded_at_once(self) -> None:
+        with desk() as owner:
+            owner.fake.script(
+                "POST /v1/agent",
+                lambda seen: owner.fake.default(
+                    seen._replace(body={**seen.body, "background": False})
+                ),
+            )
+            result = owner.ok("research", query="quick")
+            self.assertEqual(result["status"], "completed")
+            self.assertIsNotNone(result["answer"])
+            self.assertEqual(statuses(owner), ["ok"])
+
+    def test_a_refused_submit_leaves_no_job(self) -> None:
+        with desk() as owner:
+            owner.fake.always("POST /v1/agent", Answer(400, {"error": {"message": "no"}}))
+            owner.refused("research", query="q")
+            self.assertEqual(owner.ok("jobs", action="list")["jobs"], [])
+            self.assertEqual(statuses(owner), ["invalid_request"])
+
+    def test_an_accepted_submit_whose_reply_is_lost_stays_findable(self) -> None:
+        with desk() as owner:
+            owner.fake.always("POST /v1/agent", Answer(fault="reset_after"))
+            text = owner.refused("research", query="q")
+            self.assertIn("may have been accepted", text)
+            (job,) = owner.ok("jobs", action="list")["jobs"]
+            self.assertEqual(job["status"], "failed")
+
+    def test_garbled_polls_keep_the_job_and_name_it(self) -> None:
+        with desk() as owner:
+            number = owner.ok("research", query="q")["job_id"]
+            odd: list[Any] = [[], {"status": "completed"}, {"status": "completed", "output": None}]
+            for body in odd:
+                owner.fake.script("GET /v1/agent/{id}", Answer(200, body))
+                text = owner.refused("jobs", action="result", job_id=number)
+                self.assertIn(f"Job {number}", text)
+            owner.fake.finish_all()
+            self.assertEqual(
+                owner.ok("jobs", action="result", job_id=number)["status"], "completed"
+            )
+
+    def test_a_run_is_lost_only_after_a_second_not_found_ten_minutes_on(self) -> None:
+        with desk() as owner:
+            number = owner.ok("research", query="q")["job_id"]
+            missing = Answer(404, {"error": {"message": "resource not found"}})
+            owner.fake.always("GET /v1/agent/{id}", missing)
+            first = owner.ok("jobs", action="status", job_id=number)
+            second = owner.ok("jobs", action="status", job_id=number)
+            self.assertEqual((first["status"], second["status"]), ("queued", "queued"))
+            with owner.runtime.store.writing() as db:
+                db.execute("UPDATE research_jobs SET started_at = '2026-01-01 00:00:00.000000'")
+            third = owner.ok("jobs", action="status", job_id=number)
+            self.assertEqual(third["status"], "lost")
+            self.assertFalse(third["job"]["usage_recorded"])
+            self.assertEqual(owner.events(), [])
+
+    def test_a_cancel_is_sent_once_and_the_end_recorded_with_unknown_cost(self) -> None:
+        with desk() as owner:
+            owner.fake.run_script(*["in_progress"] * 1000)
+            number = owner.ok("research", query="q")["job_id"]
+            first = owner.ok("jobs", action="cancel", job_id=number)
+            self.assertEqual(first["status"], "cancelling")
+            self.assertIsNotNone(first["job"]["cancel_requested_at"])
+            owner.ok("jobs", action="cancel", job_id=number)
+            ends = [owner.ok("jobs", action="status", job_id=number)["status"] for _ in range(4)]
+            self.assertEqual(ends[-1], "cancelled")
+            sent = [seen for seen in owner.fake.requests if seen.path.endswith("/cancel")]
+            self.assertEqual(len(sent), 1)
+            (event,) = owner.events()
+            self.assertEqual((event["cost_source"], event["cost_nano_usd"]), ("none", 0))
+
+    def test_refresh_looks_at_ten_running_jobs_and_counts_the_others(self) -> None:
+        with desk() as owner:
+            for number in range(12):
+                owner.ok("research", query=f"q{number}")
+            owner.fake.finish_all()
+            listed = owner.ok("jobs", action="list", refresh=True)
+            self.assertEqual(listed["not_refreshed"], 2)
+            self.assertEqual(sum(job["status"] == "completed" for job in listed["jobs"]), 10)
+            self.assertEqual(len(owner.events()), 10)
+
+    def test_the_observer_settles_what_nobody_asks_about(self) -> None:
+        with desk(PERPLEXITY_OBSERVE="on") as owner:
+            owner.ok("research", query="q")
+            owner.fake.finish_all()
+            self.assertEqual(pro.Observer(owner.runtime).round(), 1)
+            self.assertEqual(statuses(owner), ["ok"])
+            self.assertEqual(pro.Observer(owner.runtime).round(), 0)
+
+    def test_one_process_observes_at_a_time(self) -> None:
+        with desk() as owner:
+            owner.ok("research", query="q")
+            owner.fake.finish_all()
+            with owner.runtime.store.writing() as db:
+                self.assertTrue(pro.take_lease(db, "observer", "somebody else", 60))
+            self.assertEqual(pro.Observer(owner.runtime).round(), 0)
+            self.assertEqual(owner.events(), [])
+
+    def test_an_observer_without_a_database_makes_none(self) -> None:
+        with desk() as owner:
+            self.assertEqual(pro.Observer(owner.runtime).round(), 0)
+            self.assertFalse(pro.database_exists(owner.settings))
+
+    def test_filters_reach_the_run_and_warn(self) -> None:
+        with desk() as owner:
+            result = owner.ok("research", query="q", domains=["python.org"], recency="week")
+            (seen,) = owner.fake.calls("POST", "/v1/agent")
+            self.assertEqual(
+                seen.body["tools"][0]["filters"],
+                {"search_domain_filter": ["python.org"], "search_recency_filter": "week"},
+            )
+            self.assertTrue(any("filter" in warning for warning in result["warnings"]))
+
+    def test_unknown_presets_are_sent_and_sync_ones_refused(self) -> None:
+        with desk() as owner:
+            owner.fake.always(
+                "POST /v1/agent", Answer(400, {"error": {"message": "no such preset"}})
+            )
+            text = owner.refused("research", query="q", depth="brand-new")
+            self.assertIn("no such preset", text)
+            self.assertIn("perplexity_ask", owner.refused("research", query="q", depth="fast"))
+
+
+class LongAnswers(unittest.TestCase):
+    REPORT = "".join(
+        f"Line {n} \U0001f469\u200d\U0001f680 g\u0308r\u00fc\u00dfe.\n" for n in range(30_000)
+    )
+
+    def long(self, owner: Desk) -> None:
+        def answer(seen: Any) -> Answer:
+            made = owner.fake.default(seen)
+            made.body["output"][-1]["content"][0]["text"] = self.REPORT
+            return made
+
+        owner.fake.always("POST /v1/agent", answer)
+
+    def test_a_long_answer_is_cut_marked_and_reassembled_exactly(self) -> None:
+        with desk() as owner:
+            self.long(owner)
+            first = owner.ok("ask", query="q")
+            self.assertLess(len(first["answer"]), 25_000)
+            self.assertEqual(first["answer_chars"], len(self.REPORT))
+            self.assertTrue(any("Cut after" in w and "offset" in w for w in first["warnings"]))
+            self.assertTrue(first["sources"])
+            parts, offset = [first["answer"]], first["next_offset"]
+            while offset is not None:
+                page = owner.run("jobs", action="result", job_id=first["job_id"], offset=offset)
+                self.assertIsNone(page.kind, page.text)
+                self.assertLessEqual(len(page.text), 25_000)
+                self.assertLessEqual(len(pro.json_text(page.structured)), 25_000)
+                self.assertTrue(page.structured["sources"])
+                self.assertIsNotNone(page.structured["usage"]["cost_usd"])
+                parts.append(page.structured["answer"])
+                offset = page.structured["next_offset"]
+            self.assertEqual("".join(parts), self.REPORT)
+            for part in parts[1:]:
+                self.assertNotIn(part[0], "\u0308\u200d")
+
+    def test_more_sources_than_fit_are_paged_too(self) -> None:
+        with desk(PERPLEXITY_MAX_RESULT_CHARS="6000") as owner:
+
+            def answer(seen: Any) -> Answer:
+                made = owner.fake.default(seen)
+                page = made.body["output"][0]["results"][0]
+                made.body["output"][0]["results"] = [
+                    {**page, "id": n, "url": f"https://example.org/{n}/{'x' * 60}"}
+                    for n in range(1, 201)
+                ]
+                return made
+
+            owner.fake.always("POST /v1/agent", answer)
+            first = owner.ok("ask", query="q")
+            seen, offset = {s["url"] for s in first["sources"]}, first["next_offset"]
+            self.assertLess(len(seen), 200)
+            while offset is not None:
+                page = owner.ok("jobs", action="result", job_id=first["job_id"], offset=offset)
+                seen.update(source["url"] for source in page["sources"])
+                offset = page["next_offset"]
+            self.assertEqual(len(seen), 200)
+
+    def test_long_search_results_keep_whole_entries_and_name_the_rest(self) -> None:
+        with desk(PERPLEXITY_MAX_RESULT_CHARS="8000") as owner:
+            results = [
+                {"title": f"T{n}", "url": f"https://example.org/{n}", "snippet": f"s{n} " * 400}
+                for n in range(10)
+            ]
+            owner.fake.always("POST /search", Answer(200, {"id": "x", "results": results}))
+            outcome = owner.run("search", query="q")
+            self.assertLessEqual(len(outcome.text), 8000)
+            shown = outcome.structured["results"]
+            self.assertTrue(0 < len(shown) < 10)
+            offset = pro.read_json(outcome.structured["warnings"][-1].split("perplexity_jobs ")[1])
+            del offset["action"]
+            text, more = "", offset.pop("offset")
+            while more is not None:
+                page = owner.ok("jobs", action="result", offset=more, **offset)
+                text, more = text + page["answer"], page["next_offset"]
+            for number in range(len(shown), 10):
+                self.assertIn(f"https://example.org/{number}", text)
+            self.assertTrue(text.startswith(f"{len(shown) + 1}. T{len(shown)}"), text[:40])
+
+
+class Chats(unittest.TestCase):
+    def test_a_chat_chains_by_response_id_and_sends_only_the_new_message(self) -> None:
+        with desk() as owner:
+            first = owner.ok("chat", action="send", title="t", message="one")
+            second = owner.ok("chat", action="send", chat_id=first["chat_id"], message="two")
+            body = owner.fake.calls("POST", "/v1/agent")[1].body
+        self.assertEqual((first["continuation"], second["continuation"]), ("new", "chained"))
+        self.assertEqual(body["previous_response_id"], first["response_id"])
+        self.assertEqual(body["input"], "two")
+        self.assertIs(body["store"], False)
+
+    def test_replay_sends_the_whole_history(self) -> None:
+        with desk() as owner:
+            number = owner.ok("chat", action="send", title="t", message="one")["chat_id"]
+            result = owner.ok("chat", action="send", chat_id=number, message="two", replay=True)
+            body = owner.fake.calls("POST", "/v1/agent")[1].body
+        self.assertEqual(result["continuation"], "replay")
+        self.assertEqual([turn["role"] for turn in body["input"]], ["user", "assistant", "user"])
+        self.assertNotIn("previous_response_id", body)
+
+    def test_a_refused_continuation_says_how_to_go_on_and_does_not_resend(self) -> None:
+        with desk() as owner:
+            number = owner.ok("chat", action="send", title="t", message="one")["chat_id"]
+            with owner.runtime.store.writing() as db:
+                db.execute("UPDATE chat_messages SET response_id = 'resp_gone'")
+            text = owner.refused("chat", action="send", chat_id=number, message="two")
+            self.assertIn("replay true", text)
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 2)
+            self.assertEqual(owner.ok("chat", action="read", chat_id=number)["messages_total"], 2)
+
+    def test_an_incomplete_first_send_creates_no_chat(self) -> None:
+        with desk() as owner:
+
+            def cut_short(seen: Any) -> Answer:
+                made = owner.fake.default(seen)
+                made.body.update(
+                    status="incomplete", incomplete_details={"reason": "max_output_tokens"}
+                )
+                return made
+
+            owner.fake.always("POST /v1/agent", cut_short)
+            result = owner.ok("chat", action="send", title="t", message="one")
+            self.assertIsNone(result["chat_id"])
+            self.assertEqual(result["incomplete_reason"], "max_output_tokens")
+            self.assertEqual(owner.ok("chat", action="list")["chats"], [])
+
+    def test_a_chat_deleted_meanwhile_does_not_lose_the_answer(self) -> None:
+        with desk() as owner:
+            number = owner.ok("chat", action="send", title="t", message="one")["chat_id"]
+            gate = owner.fake.hold("POST /v1/agent")
+            running = Background(owner, "chat", action="send", chat_id=number, message="two")
+            owner.fake.wait_for("POST /v1/agent", 2)
+            owner.ok("chat", action="delete", chat_id=number, confirm=True)
+            gate.set()
+            result = running.join().structured
+            self.assertIn("two", result["answer"])
+            self.assertTrue(any("not_saved" in warning for warning in result["warnings"]))
+
+    def test_reading_pages_backwards(self) -> None:
+        with desk() as owner:
+            number = owner.ok("chat", action="send", title="t", message="one")["chat_id"]
+            for text in ("two", "three"):
+                owner.ok("chat", action="send", chat_id=number, message=text)
+            last = owner.ok("chat", action="read", chat_id=number, limit=2)
+            self.assertTrue(last["truncated"])
+            earlier = owner.ok(
+                "chat", action="read", chat_id=number, before_id=last["messages"][0]["id"]
+            )
+            self.assertEqual(len(earlier["messages"]), 4)
+            self.assertFalse(earlier["truncated"])
+
+    def test_ids_are_never_reused(self) -> None:
+        with desk() as owner:
+            first = owner.ok("chat", action="send", title="t", message="one")["chat_id"]
+            owner.ok("chat", action="delete", chat_id=first, confirm=True)
+            second = owner.ok("chat", action="send", title="t", message="one")["chat_id"]
+        self.assertGreater(second, first)
+
+    def test_delete_wants_confirmation(self) -> None:
+        with desk() as owner:
+            number = owner.ok("chat", action="send", title="t", message="one")["chat_id"]
+            text = owner.refused("chat", action="delete", chat_id=number)
+            self.assertIn("[confirmation_required]", text)
+            done = owner.ok("chat", action="delete", chat_id=number, confirm=True)
+            self.assertEqual(done["messages_removed"], 2)
+            self.assertIn("[not_found]", owner.refused("chat", action="read", chat_id=number))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,1124 @@
+"""Chapter 15: snippets, edits of client files, links, registry entry, bundle."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import io
+import json
+import os
+import random
+import re
+import stat
+import struct
+import sys
+import tempfile
+import types
+import unittest
+import zipfile
+import zlib
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import perplexity_pro_mcp as p  # noqa: E402 - the path is set above
+
+LAUNCH = p.Launch("/opt/py/bin/python3", ("/home/u/perplexity_pro_mcp.py",))
+OTHER = p.Launch("uvx", ("perplexity-pro-mcp",))
+OLD = (
+    '{"command": "uvx", "args": ["mcp-perplexity-pro"], "env": {"PERPLEXITY_API_KEY": "pplx-real"}}'
+)
+WITH_TOMLLIB = importlib.util.find_spec("tomllib") is not None
+POSIX = os.name != "nt"
+
+
+def client(word: str) -> p.Client:
+    return p.CLIENTS[word]
+
+
+def merged(word: str, text: str | None, launch: p.Launch = LAUNCH) -> str:
+    return p.merged(client(word), text, launch)
+
+
+class Case(unittest.TestCase):
+    def refused(self, word: str, text: str, *words: str) -> str:
+        """The refusal of a file, which names the client, says why and shows the snippet."""
+        with self.assertRaises(p.ToolError) as caught:
+            merged(word, text)
+        message = caught.exception.message
+        self.assertEqual(caught.exception.kind, "invalid_request")
+        for part in (client(word).title, *words, p.snippet(client(word), LAUNCH)):
+            self.assertIn(part, message)
+        return message
+
+
+class TheTable(Case):
+    # The words, titles and files below /h (home) and /w (project) that people are told on Linux.
+    LINUX = """
+amazon-q; Amazon Q
+amp; Amp; /h/.config/amp/settings.json
+antigravity; Antigravity; /h/.gemini/antigravity/mcp_config.json
+claude-code; Claude Code; /w/.mcp.json; /h/.claude.json
+claude-desktop; Claude Desktop; /h/.config/Claude/claude_desktop_config.json
+cline; Cline; /h/.cline/data/settings/cline_mcp_settings.json
+codex; Codex; /h/.codex/config.toml; /w/.codex/config.toml
+copilot-cli; Copilot CLI; /h/.copilot/mcp-config.json
+cursor; Cursor; /h/.cursor/mcp.json; /w/.cursor/mcp.json
+factory; Factory
+gemini; Gemini CLI; /h/.gemini/settings.json; /w/.gemini/settings.json
+goose; Goose; /h/.config/goose/config.yaml
+grok; Grok CLI; /h/.grok/config.toml
+jetbrains; JetBrains AI Assistant
+junie; Junie; /h/.junie/mcp/mcp.json; /w/.junie/mcp/mcp.json
+kilo; Kilo Code; /w/.kilocode/mcp.json
+kiro; Kiro; /h/.kiro/settings/mcp.json; /w/.kiro/settings/mcp.json
+lmstudio; LM Studio; /h/.lmstudio/mcp.json
+opencode; OpenCode; /h/.config/opencode/opencode.json; /w/opencode.json
+roo; Roo Code; /w/.roo/mcp.json
+visual-studio; Visual Studio; /w/.mcp.json
+vscode; VS Code; /h/.config/Code/User/mcp.json; /w/.vscode/mcp.json
+warp; Warp
+windsurf; Windsurf; /h/.codeium/windsurf/mcp_config.json
+zed; Zed; /h/.config/zed/settings.json
+"""
+
+    def test_clients_and_their_files_are_those_of_the_install_page(self) -> None:
+        place = p.Place(Path("/h"), None, "linux", Path("/w"))
+        lines = [
+            "; ".join((word, row.title, *(spot.path.as_posix() for spot in p._spots(row, place))))
+            for word, row in p.CLIENTS.items()
+        ]
+        self.assertEqual(lines, self.LINUX.split("\n")[1:-1])
+        self.assertEqual([row.word for row in p.CLIENTS.values()], list(p.CLIENTS))
+
+    def test_each_client_has_a_file_a_command_or_a_place_to_paste(self) -> None:
+        for row in p.CLIENTS.values():
+            self.assertTrue(row.files or row.adding or row.menu, row.word)
+            self.assertIn(row.format, {"json", "toml", "yaml", "command"})
+
+    def test_files_lie_where_each_platform_has_them(self) -> None:
+        home, data, cwd = Path("/h"), Path("/h/Roaming"), Path("/w")
+        wanted = {
+            ("claude-desktop", "darwin"): "/h/Library/Application Support/Claude/"
+            "claude_desktop_config.json",
+            ("claude-desktop", "win32"): "/h/Roaming/Claude/claude_desktop_config.json",
+            ("vscode", "darwin"): "/h/Library/Application Support/Code/User/mcp.json",
+            ("vscode", "win32"): "/h/Roaming/Code/User/mcp.json",
+            ("goose", "darwin"): "/h/.config/goose/config.yaml",
+            ("goose", "win32"): "/h/Roaming/Block/goose/config/config.yaml",
+            ("zed", "darwin"): "/h/.config/zed/settings.json",
+            ("zed", "win32"): "/h/Roaming/Zed/settings.json",
+            ("cursor", "win32"): "/h/.cursor/mcp.json",
+            ("roo", "win32"): "/w/.roo/mcp.json",
+        }
+        for (word, platform), path in wanted.items():
+            place = p.Place(home, data, platform, cwd)
+            self.assertEqual(p.client_file(client(word), place), Path(path), word)
+        place = p.Place(home, None, "win32", cwd)
+        roaming = Path("/h/AppData/Roaming/Zed/settings.json")
+        self.assertEqual(p.client_file(client("zed"), place), roaming)
+        self.assertIsNone(p.client_file(client("warp"), place))
+
+
+class Snippets(Case):
+    def test_a_json_snippet_parses_and_names_the_launch_and_a_placeholder(self) -> None:
+        for row in p.CLIENTS.values():
+            if row.format != "json":
+                continue
+            entry = json.loads(p.snippet(row, LAUNCH))[row.container]["perplexity"]
+            command = entry["command"]
+            started = command if row.listed else [command, *entry["args"]]
+            self.assertEqual(started, ["/opt/py/bin/python3", "/home/u/perplexity_pro_mcp.py"])
+            key = entry[row.env]["PERPLEXITY_API_KEY"]
+            self.assertIsNone(p.given({"K": key}, "K"), f"{row.word}: {key} is no placeholder")
+
+    def test_the_forms_of_the_install_page_come_out_as_written_there(self) -> None:
+        entries = {
+            "cline": '{"type":"stdio","command":"uvx","args":["perplexity-pro-mcp"],"env":'
+            '{"PERPLEXITY_API_KEY":"YOUR_KEY"},"timeout":600,"disabled":false,"autoApprove":[]}',
+            "claude-code": '{"type":"stdio","command":"uvx","args":["perplexity-pro-mcp"],"env":'
+            '{"PERPLEXITY_API_KEY":"${PERPLEXITY_API_KEY}"},"timeout":600000}',
+            "copilot-cli": '{"type":"local","command":"uvx","args":["perplexity-pro-mcp"],"env":'
+            '{"PERPLEXITY_API_KEY":"${PERPLEXITY_API_KEY}"},"tools":["*"]}',
+            "cursor": '{"command":"uvx","args":["perplexity-pro-mcp"],"env":'
+            '{"PERPLEXITY_API_KEY":"${env:PERPLEXITY_API_KEY}"}}',
+            "gemini": '{"command":"uvx","args":["perplexity-pro-mcp"],"env":'
+            '{"PERPLEXITY_API_KEY":"$PERPLEXITY_API_KEY"},"timeout":600000}',
+            "opencode": '{"type":"local","command":["uvx","perplexity-pro-mcp"],"environment":'
+            '{"PERPLEXITY_API_KEY":"{env:PERPLEXITY_API_KEY}"},"enabled":true}',
+            "roo": '{"command":"uvx","args":["perplexity-pro-mcp"],"env":'
+            '{"PERPLEXITY_API_KEY":"YOUR_KEY"},"alwaysAllow":[]}',
+            "vscode": '{"type":"stdio","command":"uvx","args":["perplexity-pro-mcp"],"env":'
+            '{"PERPLEXITY_API_KEY":"${input:perplexity_api_key}"}}',
+        }
+        for word, entry in entries.items():
+            document = json.loads(p.snippet(client(word), OTHER))
+            found = document[client(word).container]["perplexity"]
+            self.assertEqual(json.dumps(found, separators=(",", ":")), entry)
+        inputs = json.loads(p.snippet(client("vscode"), OTHER))["inputs"]
+        self.assertEqual([(i["type"], i["password"]) for i in inputs], [("promptString", True)])
+        self.assertIn("amp.mcpServers", json.loads(p.snippet(client("amp"), OTHER)))
+        self.assertIn("context_servers", json.loads(p.snippet(client("zed"), OTHER)))
+
+    def test_the_toml_snippet_is_a_table_that_hands_on_key_and_proxies(self) -> None:
+        text = (
+            "[mcp_servers.perplexity]\n"
+            'command = "uvx"\n'
+            'args = ["perplexity-pro-mcp"]\n'
+            'env_vars = ["PERPLEXITY_API_KEY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE"]\n'
+            "startup_timeout_sec = 30\n"
+            "tool_timeout_sec = 600\n"
+            "supports_parallel_tool_calls = true"
+        )
+        self.assertEqual(p.snippet(client("codex"), OTHER), text)
+        self.assertEqual(p.snippet(client("grok"), OTHER), text)
+        entry = p._read_toml(text)["mcp_servers"]["perplexity"]
+        self.assertEqual((entry["command"], entry["args"]), ("uvx", ["perplexity-pro-mcp"]))
+
+    def test_a_windows_path_survives_in_every_format(self) -> None:
+        launch = p.Launch(r"C:\Program Files\py\python.exe", (r"C:\Users\Zoë\'a'.py",))
+        for row in p.CLIENTS.values():
+            if row.format != "command":
+                servers = p._read_servers(row, p.snippet(row, launch))[0]
+                self.assertEqual(p._launch_of(row, servers["perplexity"]), launch, row.word)
+                self.assertIn("Zoë", p.snippet(row, launch))
+        self.assertIn("Zoë", merged("cursor", '{"mcpServers": {"a": {}}}', launch))
+
+    def test_the_yaml_snippet_is_this_text(self) -> None:
+        text = (
+            "extensions:\n"
+            "  perplexity:\n"
+            '    type: "stdio"\n'
+            '    cmd: "uvx"\n'
+            '    args: ["perplexity-pro-mcp"]\n'
+            '    env_keys: ["PERPLEXITY_API_KEY"]\n'
+            "    enabled: true\n"
+            '    name: "perplexity"\n'
+            '    description: "Web search"\n'
+            "    timeout: 600"
+        )
+        self.assertEqual(p.snippet(client("goose"), OTHER), text)
+
+    def test_commands_are_those_of_the_install_page(self) -> None:
+        commands = {
+            "amp": "amp mcp add perplexity -- uvx perplexity-pro-mcp",
+            "claude-code": "claude mcp add perplexity --env PERPLEXITY_API_KEY=YOUR_KEY "
+            "--scope user -- uvx perplexity-pro-mcp",
+            "codex": "codex mcp add perplexity --env PERPLEXITY_API_KEY=YOUR_KEY "
+            "-- uvx perplexity-pro-mcp",
+            "factory": "droid mcp add perplexity 'uvx perplexity-pro-mcp' "
+            "--env PERPLEXITY_API_KEY=YOUR_KEY",
+            "gemini": "gemini mcp add -s user -e PERPLEXITY_API_KEY='$PERPLEXITY_API_KEY' "
+            "perplexity uvx perplexity-pro-mcp",
+            "grok": "grok mcp add perplexity -- uvx perplexity-pro-mcp",
+            "vscode": 'code --add-mcp \'{"name":"perplexity","command":"uvx",'
+            '"args":["perplexity-pro-mcp"]}\'',
+            "cursor": "",
+        }
+        for word, command in commands.items():
+            self.assertEqual(p.shell_command(client(word), OTHER), command)
+        self.assertEqual(p.snippet(client("factory"), OTHER), commands["factory"])
+
+    def test_a_path_with_spaces_is_quoted_in_commands(self) -> None:
+        command = p.shell_command(client("amp"), p.Launch("/a b/py", ("/c d.py",)))
+        self.assertEqual(command, "amp mcp add perplexity -- '/a b/py' '/c d.py'")
+
+
+class JsonFiles(Case):
+    def test_a_missing_or_blank_file_becomes_the_snippet(self) -> None:
+        for text in (None, "", " \n"):
+            self.assertEqual(merged("cursor", text), p.snippet(client("cursor"), LAUNCH) + "\n")
+        self.assertEqual(json.loads(merged("cursor", "{}")), json.loads(merged("cursor", None)))
+
+    def test_other_servers_keep_every_byte(self) -> None:
+        text = (
+            '{\n    "theme":  "dark",\n    "mcpServers": {\n'
+            '        "git": { "command":"g" }\n    }\n}\n'
+        )
+        new = merged("claude-desktop", text)
+        self.assertEqual(
+            new,
+            '{\n    "theme":  "dark",\n    "mcpServers": {\n        "git": { "command":"g" },\n'
+            '        "perplexity": {\n'
+            '            "command": "/opt/py/bin/python3",\n'
+            '            "args": ["/home/u/perplexity_pro_mcp.py"],\n'
+            '            "env": {\n'
+            '                "PERPLEXITY_API_KEY": "YOUR_KEY"\n'
+            "            }\n        }\n    }\n}\n",
+        )
+
+    def test_comments_and_trailing_commas_stay(self) -> None:
+        text = (
+            '// settings\n{\n\t"context_servers": { /* mine */\n'
+            '\t\t"git": {"command": "g"}, // "}" is no end\n\t},\n\t"vim": true, // yes\n}\n'
+        )
+        new = merged("zed", text)
+        start = new.index('\n\t\t"perplexity"')
+        end = new.index('\n\t},\n\t"vim"')
+        self.assertEqual(new[:start] + new[end:], text)
+        self.assertEqual(p._parsed(new).value["context_servers"]["git"], {"command": "g"})
+
+    def test_a_comma_goes_before_the_comment_of_the_last_entry(self) -> None:
+        new = merged("cursor", '{\n  "mcpServers": {\n    "a": {} // last\n  }\n}')
+        self.assertIn('"a": {}, // last\n    "perplexity": {', new)
+
+    def test_a_file_on_one_line_stays_on_one_line(self) -> None:
+        text = '{"mcpServers":{"a":{"command":"g","env":{"T":"{,}//"}}},"x":[1,2]}'
+        new = merged("cursor", text)
+        self.assertNotIn("\n", new)
+        self.assertTrue(new.startswith('{"mcpServers":{"a":{"command":"g","env":{"T":"{,}//"}}, '))
+        self.assertTrue(new.endswith(',"x":[1,2]}'))
+
+    def test_an_empty_object_opens_up(self) -> None:
+        body = '    "perplexity": {\n      "command": "x",\n      "args": []\n    }\n'.replace(
+            "[]\n", '[],\n      "env": {\n        "PERPLEXITY_API_KEY": "YOUR_KEY"\n      }\n'
+        )
+        for text, head, tail in (
+            ('{\n  "mcpServers": {\n  }\n}', '{\n  "mcpServers": {\n', "  }\n}"),
+            ('{\n  "mcpServers": { }\n}', '{\n  "mcpServers": {\n', "  }\n}"),
+            (
+                '{\n  "mcpServers": { // none\n\n  }\n}',
+                '{\n  "mcpServers": { // none\n',
+                "\n  }\n}",
+            ),
+        ):
+            new = p.merged(client("kiro"), text, p.Launch("x", ()))
+            self.assertEqual(new, head + body + tail)
+
+    def test_the_entry_stands_where_its_neighbours_stand(self) -> None:
+        text = '{\n  "mcpServers": {\n     "a": {}, // x  \n\n     }}'
+        new = merged("cursor", text)
+        self.assertIn('\n     "a": {}, // x  \n     "perplexity": {\n       "command"', new)
+        self.assertTrue(new.endswith("\n     }\n\n     }}"), new)
+
+    def test_a_bracket_on_the_line_of_the_last_entry_gets_its_own(self) -> None:
+        new = merged("cursor", '{\n  "mcpServers": {\n    "a": {} }\n}')
+        self.assertIn('    "a": {},\n    "perplexity": {', new)
+        self.assertTrue(new.endswith("\n    }\n  }\n}"), new)
+
+    def test_arguments_that_stay_the_same_keep_their_form(self) -> None:
+        args = '[ // mine\n"/home/u/perplexity_pro_mcp.py"\n]'
+        text = f'{{"mcpServers": {{"perplexity": {{"command": "py", "args": {args}}}}}}}'
+        new = merged("cursor", text)
+        self.assertEqual(new, text.replace('"py"', '"/opt/py/bin/python3"'))
+
+    def test_arguments_of_a_wrong_type_become_a_list(self) -> None:
+        text = '{"mcpServers": {"perplexity": {"command": "x", "args": "y"}}}'
+        new = p.merged(client("cursor"), text, p.Launch("x", ("y",)))
+        self.assertEqual(new, text.replace('"y"', '["y"]'))
+
+    def test_a_client_without_a_file_has_nothing_to_merge(self) -> None:
+        self.refused("factory", "{}", "no file")
+
+    def test_line_ends_and_byte_order_mark_are_kept(self) -> None:
+        text = '\ufeff{\r\n  "mcpServers": {\r\n    "a": {}\r\n  }\r\n}\r\n'
+        new = merged("cursor", text)
+        self.assertTrue(new.startswith("\ufeff{\r\n"))
+        self.assertEqual(new.count("\n"), new.count("\r\n"))
+        self.assertEqual(new.count("\ufeff"), 1)
+        self.assertEqual(merged("cursor", new), new)
+
+    def test_a_second_run_changes_no_byte_for_any_client(self) -> None:
+        for row in p.CLIENTS.values():
+            if row.format != "command":
+                once = p.merged(row, None, LAUNCH)
+                self.assertEqual(p.merged(row, once, LAUNCH), once, row.word)
+
+    def test_of_an_entry_that_is_there_only_the_start_changes(self) -> None:
+        text = f'{{\n  "mcpServers": {{\n    "perplexity": {OLD[:-1]}, "x": 1 /* c */ }}\n  }}\n}}'
+        new = merged("claude-desktop", text)
+        wanted = text.replace('"uvx"', '"/opt/py/bin/python3"').replace(
+            '["mcp-perplexity-pro"]', '["/home/u/perplexity_pro_mcp.py"]'
+        )
+        self.assertEqual(new, wanted)
+        self.assertIn("pplx-real", new)
+
+    def test_an_entry_without_a_key_of_its_own_gets_no_placeholder(self) -> None:
+        new = merged("cursor", '{"mcpServers": {"perplexity": {"command": "x"}}}')
+        entry = json.loads(new)["mcpServers"]["perplexity"]
+        self.assertEqual(
+            entry, {"command": LAUNCH.command, "args": ["/home/u/perplexity_pro_mcp.py"]}
+        )
+
+    def test_an_entry_with_the_same_launch_is_left_alone_whatever_else_it_says(self) -> None:
+        entry = {"args": list(LAUNCH.args), "command": LAUNCH.command, "disabled": True}
+        text = json.dumps({"mcpServers": {"perplexity": entry}}, indent=7)
+        self.assertEqual(merged("cursor", text), text)
+
+    def test_a_remote_entry_becomes_ours_and_keeps_its_variables(self) -> None:
+        text = (
+            '{"mcpServers": {"a": {}, "perplexity": {"type": "http", "url": "http://x/mcp", '
+            '"env": {"PERPLEXITY_API_KEY": "pplx-real"}}}}'
+        )
+        entry = json.loads(merged("claude-code", text))["mcpServers"]["perplexity"]
+        self.assertEqual(entry["env"], {"PERPLEXITY_API_KEY": "pplx-real"})
+        self.assertEqual((entry["type"], entry["command"]), ("stdio", LAUNCH.command))
+        self.assertNotIn("url", entry)
+
+    def test_a_wrong_type_is_corrected_where_an_entry_has_one(self) -> None:
+        text = '{"mcpServers": {"perplexity": {"type": "http", "command": "x", "args": []}}}'
+        entry = json.loads(merged("cline", text))["mcpServers"]["perplexity"]
+        self.assertEqual(entry["type"], "stdio")
+
+    def test_opencode_has_command_and_arguments_in_one_list(self) -> None:
+        text = '{"mcp": {"perplexity": {"command": ["uvx", "x"], "enabled": false}}}'
+        new = merged("opencode", text)
+        words = json.dumps([LAUNCH.command, *LAUNCH.args])
+        self.assertEqual(new, text.replace('["uvx", "x"]', words))
+
+    def test_what_cannot_be_read_is_refused(self) -> None:
+        cases = {
+            "[]": "not an object",
+            '"text"': "not an object",
+            '{"mcpServers": []}': '"mcpServers" is not an object',
+            '{"mcpServers": null}': '"mcpServers" is not an object',
+            '{"mcpServers": "x"}': '"mcpServers" is not an object',
+            '{"mcpServers": {"perplexity": "x"}}': '"perplexity" is not an object',
+            '{"mcpServers": {"perplexity": {"command": "x", "args": {}}': "line 1",
+            '{\n"a": 1\n"b": 2}': "line 3",
+            '{"a": 1,, "b": 2}': "line 1",
+            "{,}": "line 1",
+            '{"a": 1} x': "line 1",
+            "{'a': 1}": "line 1",
+            "{a: 1}": "line 1",
+            '{"a" 1}': "line 1",
+            '{"a"; 1}': "line 1",
+            "{1: 2}": "line 1",
+            '{"a": ' + "[" * 150 + "]" * 150 + "}": "nested too deeply",
+            '{"a": NaN}': "line 1",
+            '{"a": 1.2.3}': "line 1",
+            '{"a": "\\q"}': "line 1",
+            '{"a": "\n"}': "line 1",
+            '{"a": 1 /* open }': "line 1",
+            '{"a": {"b": [1, 2}}': "line 1",
+            "// only a comment\n": "line 2",
+            '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}": "nested too deeply",
+            '{"a":\x00 1}': "line 1",
+            '{"mcpServers": {}}\ufeff': "line 1",
+        }
+        for text, why in cases.items():
+            self.refused("cursor", text, why)
+
+    def test_the_question_of_vs_code_is_asked_once(self) -> None:
+        question = {"type": "promptString", "id": "other", "description": "x"}
+        text = json.dumps({"inputs": [question], "servers": {"a": {}}}, indent=4)
+        new = json.loads(merged("vscode", text))
+        self.assertEqual(new["inputs"][0], question)
+        self.assertEqual([i["id"] for i in new["inputs"]], ["other", "perplexity_api_key"])
+        again = merged("vscode", json.dumps({"inputs": new["inputs"]}))
+        self.assertEqual(len(json.loads(again)["inputs"]), 2)
+        absent = json.loads(merged("vscode", '{"servers": {}}'))
+        self.assertEqual([i["id"] for i in absent["inputs"]], ["perplexity_api_key"])
+        empty = json.loads(merged("vscode", '{"inputs": []}'))
+        self.assertEqual([i["id"] for i in empty["inputs"]], ["perplexity_api_key"])
+        self.refused("vscode", '{"inputs": {}}', '"inputs" is not a list')
+
+    def test_an_own_entry_in_vs_code_is_not_asked_for_a_key(self) -> None:
+        text = f'{{"servers": {{"perplexity": {OLD}}}}}'
+        self.assertNotIn("inputs", json.loads(merged("vscode", text)))
+
+    def test_two_clients_share_a_file_without_touching_each_other(self) -> None:
+        one = merged("claude-code", None)
+        both = json.loads(merged("visual-studio", one))
+        self.assertEqual(both["mcpServers"], json.loads(one)["mcpServers"])
+        self.assertIn("perplexity", both["servers"])
+
+    def test_a_path_that_is_not_text_is_refused(self) -> None:
+        with self.assertRaises(p.ToolError) as caught:
+            merged("cursor", None, p.Launch("/x\udcff/python", ()))
+        self.assertIn("path", caught.exception.message)
+
+    def test_any_readable_file_keeps_all_values_and_all_other_text(self) -> None:
+        for seed in range(400):
+            text = RandomJson(seed).document()
+            before = p._parsed(text).value
+            try:
+                new = merged("cursor", text)
+            except p.ToolError:
+                self.assertNotIsInstance(before.get("mcpServers", {}), dict, text)
+                continue
+            after = p._parsed(new).value
+            self.assertIn("perplexity", after["mcpServers"])
+            after["mcpServers"].pop("perplexity")
+            self.assertEqual(after, {**before, "mcpServers": before.get("mcpServers", {})}, text)
+            rest = iter(new)
+            self.assertTrue(all(c in rest for c in text if c not in " \t"), (text, new))
+
+
+class RandomJson:
+    """JSON with comments, odd spacing and trailing commas, different for each seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)  # noqa: S311 - it makes test data
+        self.end = self.dice.choice(["\n", "\r\n"])
+
+    def gap(self) -> str:
+        end = self.end
+        parts = ["", " ", "  ", end, f"{end}  ", "\t", f'// c "x{{{end}', "/* } */", f"/* {end} */"]
+        return "".join(self.dice.choice(parts) for _ in range(self.dice.randint(0, 2)))
+
+    def value(self, depth: int) -> str:
+        kind = self.dice.randint(0, 8 if depth < 3 else 5)
+        if kind < 6:
+            return self.dice.choice(["1", "-2.5e3", "true", "null", '"a\\"b"', '"//"', '"é{["'])
+        if kind == 6:
+            return self.group("[]", [self.value(depth + 1) for _ in range(self.dice.randint(0, 3))])
+        return self.members(["a", "b", "env", "c d", "command"], depth)
+
+    def members(self, names: list[str], depth: int) -> str:
+        chosen = self.dice.sample(names, self.dice.randint(0, len(names)))
+        return self.group(
+            "{}", [f'"{n}"{self.gap()}:{self.gap()}{self.value(depth + 1)}' for n in chosen]
+        )
+
+    def group(self, ends: str, items: list[str]) -> str:
+        text = ends[0] + self.gap()
+        for number, item in enumerate(items, 1):
+            comma = number < len(items) or self.dice.random() < 0.3
+            text += item + self.gap() + ("," + self.gap() if comma else "")
+        return text + self.gap() + ends[1]
+
+    def document(self) -> str:
+        return self.gap() + self.members(["x", "mcpServers", "y", "z"], 0) + self.gap()
+
+
+class TomlFiles(Case):
+    OTHER_TABLE = (
+        '[mcp_servers.git]\ncommand = "git-mcp"\nargs = []\n\n[mcp_servers.git.env]\nT = "s"\n'
+    )
+
+    def test_the_table_goes_to_the_end(self) -> None:
+        text = f'model = "o3" # best\n\n{self.OTHER_TABLE}'
+        new = merged("codex", text)
+        self.assertEqual(new, f"{text}\n{p.snippet(client('codex'), LAUNCH)}\n")
+        self.assertEqual(merged("codex", new), new)
+
+    def test_a_last_line_without_an_end_gets_one(self) -> None:
+        new = merged("codex", "a = 1")
+        self.assertTrue(new.startswith("a = 1\n\n[mcp_servers.perplexity]\n"))
+
+    def test_line_ends_are_kept(self) -> None:
+        new = merged("codex", "a = 1\r\n")
+        self.assertEqual(new.count("\n"), new.count("\r\n"))
+        changed = merged("codex", new, OTHER)
+        self.assertEqual(changed.count("\n"), changed.count("\r\n"))
+        self.assertIn('command = "uvx"\r\n', changed)
+
+    def test_of_a_table_that_is_there_only_two_values_change(self) -> None:
+        text = (
+            f'{self.OTHER_TABLE}\n[mcp_servers."perplexity"] # mine\n'
+            "  command = 'uvx' # run\nenabled = true\n"
+            'args = [\n  "--from",\n  "a]b", # why\n  "mcp-perplexity-pro",\n]\n'
+            '[mcp_servers.perplexity.env]\nPERPLEXITY_API_KEY = "pplx-real"\n\n[tui]\nx = 1\n'
+        )
+        old = '[\n  "--from",\n  "a]b", # why\n  "mcp-perplexity-pro",\n]'
+        new = merged("codex", text)
+        wanted = text.replace("'uvx'", '"/opt/py/bin/python3"').replace(
+            old, '["/home/u/perplexity_pro_mcp.py"]'
+        )
+        self.assertEqual(new, wanted)
+        self.assertEqual(merged("codex", new), new)
+
+    def test_missing_arguments_are_added_below_the_command(self) -> None:
+        new = merged("codex", '[mcp_servers.perplexity]\ncommand = "x"\nenabled = true\n')
+        self.assertEqual(
+            new,
+            '[mcp_servers.perplexity]\ncommand = "/opt/py/bin/python3"\n'
+            'args = ["/home/u/perplexity_pro_mcp.py"]\nenabled = true\n',
+        )
+
+    def test_other_ways_to_write_the_entry_are_refused(self) -> None:
+        for text in (
+            '[mcp_servers]\nperplexity = { command = "x" }\n',
+            'mcp_servers = { perplexity = { command = "x" } }\n',
+            'mcp_servers.perplexity.command = "x"\n',
+            '[mcp_servers.perplexity]\nurl = "http://x"\n',
+            "mcp_servers = 3\n",
+            "[[mcp_servers]]\nx = 1\n",
+        ):
+            self.refused("codex", text)
+
+    def test_what_is_not_toml_is_refused(self) -> None:
+        for text in ("{}\n", "hello there\n", "= 3\n"):
+            self.refused("codex", text)
+
+    @unittest.skipUnless(WITH_TOMLLIB, "before Python 3.11 the check is a light one")
+    def test_with_a_parser_any_fault_is_found(self) -> None:
+        self.refused("codex", "a = 1\na = 2\n", "not valid TOML")
+        self.refused("codex", "x = [1\n", "not valid TOML")
+        self.refused("codex", "a = " + "[" * 50_000 + "\n")
+        inside = 'x = """\n[mcp_servers.perplexity]\ncommand = "a"\n"""\n'
+        self.assertTrue(merged("codex", inside).startswith(inside))
+
+    def test_the_plain_reader_knows_its_limits(self) -> None:
+        ours = "[mcp_servers.'perplexity']\ncommand = 'x'\nargs = ['a', \"b\\n\"]\n"
+        text = self.OTHER_TABLE + ours
+        servers = p._read_plain_toml(text)["mcp_servers"]
+        self.assertEqual(servers["perplexity"], {"command": "x", "args": ["a", "b\n"]})
+        self.assertEqual(servers["git"], {"command": "git-mcp", "args": []})
+        for odd in (
+            'x = """\n"""\n',
+            "x = '''a'''\n",
+            "[mcp_servers]\n",
+            "mcp_servers = {}\n",
+            "mcp_servers.a.b = 1\n",
+            "hello there\n",
+        ):
+            with self.assertRaises(ValueError):
+                p._read_plain_toml(odd)
+
+
+class YamlFiles(Case):
+    TEXT = (
+        "# goose\nGOOSE_MODEL: x\nextensions:\n  developer:\n    enabled: true\n"
+        "    type: builtin\n\n  git:\n    cmd: npx\n    args:\n    - -y\n    - 'g'\n"
+        "keep: |\n  text\n"
+    )
+
+    def test_the_block_becomes_the_first_extension(self) -> None:
+        new = merged("goose", self.TEXT)
+        block = p._yaml_block(client("goose"), LAUNCH, "  ")
+        self.assertEqual(new, self.TEXT.replace("extensions:\n", f"extensions:\n{block}\n"))
+        self.assertEqual(merged("goose", new), new)
+
+    def test_a_file_without_extensions_gets_them_at_its_end(self) -> None:
+        new = merged("goose", "GOOSE_MODEL: x")
+        self.assertEqual(new, f"GOOSE_MODEL: x\n{p.snippet(client('goose'), LAUNCH)}\n")
+        new = merged("goose", "GOOSE_MODEL: x\r\n")
+        self.assertEqual(new.count("\n"), new.count("\r\n"))
+
+    def test_indentation_and_line_ends_are_kept(self) -> None:
+        text = "extensions:\r\n    a:\r\n        cmd: x\r\n"
+        new = merged("goose", text)
+        self.assertIn('extensions:\r\n    perplexity:\r\n        type: "stdio"\r\n', new)
+        self.assertEqual(new.count("\n"), new.count("\r\n"))
+
+    def test_the_entry_is_recognised_in_the_clients_own_hand(self) -> None:
+        text = (
+            "extensions:\n  a:\n    cmd: x\n  perplexity:\n    cmd: /opt/py/bin/python3 # mine\n"
+            "    args:\n    - /home/u/perplexity_pro_mcp.py\n    timeout: 600\n"
+        )
+        self.assertEqual(merged("goose", text), text)
+
+    def test_anything_but_the_simple_case_is_refused(self) -> None:
+        for text in (
+            "extensions: {}\n",
+            "extensions: {a: {cmd: x}}\n",
+            '"extensions":\n  a:\n    cmd: x\n',
+            "---\nextensions:\n  a:\n    cmd: x\n",
+            "{extensions: {}}\n",
+            "- a\n",
+            "extensions:\n  a:\n    cmd: x\nextensions:\n  b:\n    cmd: y\n",
+            "extensions:\n  perplexity:\n    cmd: uvx\n    args: [mcp-perplexity-pro]\n",
+            'extensions:\n  perplexity:\n    cmd: uvx\n    args: ["mcp-perplexity-pro"]\n',
+        ):
+            why = "" if "uvx" in text else "plain way"
+            self.refused("goose", text, why)
+
+
+class Differences(Case):
+    def difference(self, word: str, text: str) -> str:
+        return p.difference(text, merged(word, text), "file")
+
+    def test_values_of_others_are_never_shown(self) -> None:
+        words = ("hunter2", "s3cr3t", "Bearer", "4711", "tok-in-comment", "plainword", "/private")
+        servers = {
+            "a": {"command": "npx", "args": ["--api-key", "hunter2"], "env": {"command": "s3cr3t"}},
+            "b": {"url": "https://u:plainword@x/", "headers": {"type": "Bearer"}, "pin": 4711},
+            "c": {"cwd": "/private", "environment": {"type": "s3cr3t"}},
+        }
+        text = json.dumps({"mcpServers": servers}, indent=2)
+        text = text.replace('"cwd"', '/* tok-in-comment */ "cwd"')
+        text = text.replace('"environment"', '// tok-in-comment\n"environment"')
+        for shape in (text, "\ufeff" + text, json.dumps({"mcpServers": servers})):
+            shown = self.difference("cursor", shape)
+            self.assertIn("+", shown)
+            for word in words:
+                self.assertNotIn(word, shown)
+
+    def test_what_is_added_can_be_read(self) -> None:
+        shown = self.difference("cursor", '{\n  "mcpServers": {\n    "a": {}\n  }\n}\n')
+        for line in (
+            "--- file",
+            "+++ file (new)",
+            '-    "a": {}',
+            '+    "a": {},',
+            '+      "command": "/opt/py/bin/python3",',
+            '+      "args": ["/home/u/perplexity_pro_mcp.py"],',
+            '+        "PERPLEXITY_API_KEY": "${env:PERPLEXITY_API_KEY}"',
+        ):
+            self.assertIn(line, shown.splitlines())
+
+    def test_an_own_key_is_hidden_too(self) -> None:
+        text = f'{{"mcpServers": {{"perplexity": {OLD}}}}}'
+        shown = self.difference("claude-desktop", text)
+        self.assertNotIn("pplx-real", shown)
+        self.assertIn('-{"mcpServers": {"perplexity": {"command": "uvx"', shown)
+
+    def test_context_of_toml_and_yaml_ends_behind_the_name(self) -> None:
+        text = 'a = "hunter2"\n[mcp_servers.x.env]\nTOKEN = "s3cr3t"\n# hunter2'
+        shown = self.difference("codex", text)
+        self.assertIn(" TOKEN = \u2026", shown)
+        self.assertIn('+command = "/opt/py/bin/python3"', shown)
+        self.assertIn("+supports_parallel_tool_calls = true", shown)
+        yaml = "extensions:\n  a:\n    envs:\n      K: hunter2\n    args:\n    - s3cr3t\n"
+        for part in (shown, self.difference("goose", yaml)):
+            self.assertNotIn("hunter2", part)
+            self.assertNotIn("s3cr3t", part)
+
+    def test_key_shapes_are_hidden_wherever_they_stand(self) -> None:
+        key = "sk-" + "a1B2" * 8
+        shown = p.difference("", f"command = 'x --k {key}'\nu = 'ftp://me:pw@h/'\n", "f")
+        self.assertNotIn(key, shown)
+        self.assertNotIn("me:pw", shown)
+        self.assertIn("ftp://\u2026@h/", shown)
+
+    def test_no_change_has_no_difference(self) -> None:
+        text = merged("cursor", None)
+        self.assertEqual(p.difference(text, text, "f"), "")
+
+
+class Writing(Case):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.base = Path(folder.name).resolve()
+        self.home = self.base / "home"
+        self.cwd = self.home / "project"
+        self.cwd.mkdir(parents=True)
+        self.place = p.Place(self.home, None, "linux", self.cwd)
+
+    def put(self, name: str, text: str) -> Path:
+        path = self.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+        return path
+
+    def write(self, word: str, launch: p.Launch = LAUNCH) -> p.WriteReport:
+        return p.write_client(client(word), self.place, launch)
+
+    def refuses(self, word: str, *parts: str) -> None:
+        with self.assertRaises(p.ToolError) as caught:
+            self.write(word)
+        for part in (*parts, p.snippet(client(word), LAUNCH)):
+            self.assertIn(part, caught.exception.message)
+
+    def test_a_file_is_made_where_the_client_is_found(self) -> None:
+        (self.home / ".kiro").mkdir()
+        report = self.write("kiro")
+        self.assertEqual(report.path, self.home / ".kiro/settings/mcp.json")
+        self.assertTrue(report.changed)
+        self.assertIsNone(report.backup)
+        self.assertEqual(report.path.read_text(), merged("kiro", None))
+        if POSIX:
+            self.assertEqual(stat.S_IMODE(report.path.stat().st_mode), 0o600)
+
+    def test_nothing_is_made_where_the_client_is_not_found(self) -> None:
+        self.refuses("kiro", "not found", str(self.home / ".kiro"))
+        self.assertEqual([path.name for path in self.home.iterdir()], ["project"])
+
+    def test_each_platforms_own_folder_counts_as_found(self) -> None:
+        (self.home / ".config/Claude").mkdir(parents=True)
+        self.assertTrue(self.write("claude-desktop").changed)
+        (self.home / "Library/Application Support/Claude").mkdir(parents=True)
+        self.place = self.place._replace(platform="darwin")
+        report = self.write("claude-desktop")
+        self.assertEqual(report.path.parent.parent.name, "Application Support")
+
+    def test_the_second_run_writes_nothing(self) -> None:
+        path = self.put(".cursor/mcp.json", '{"mcpServers": {"a": {}}}')
+        first = self.write("cursor")
+        written, when = path.read_bytes(), path.stat().st_mtime_ns
+        second = self.write("cursor")
+        self.assertTrue(first.changed)
+        self.assertFalse(second.changed)
+        self.assertEqual((second.diff, second.backup), ("", None))
+        self.assertEqual((path.read_bytes(), path.stat().st_mtime_ns), (written, when))
+        self.assertEqual(len(list(path.parent.iterdir())), 2)
+
+    def test_backups_keep_the_former_bytes_and_never_replace_each_other(self) -> None:
+        text = '\ufeff{\r\n  "mcpServers": {}\r\n}'
+        path = self.put(".cursor/mcp.json", text)
+        first, second = self.write("cursor"), self.write("cursor", OTHER)
+        self.assertEqual(first.backup, path.with_name("mcp.json.bak"))
+        self.assertEqual(second.backup, path.with_name("mcp.json.bak2"))
+        assert first.backup
+        assert second.backup
+        self.assertEqual(first.backup.read_bytes(), text.encode())
+        self.assertEqual(second.backup.read_bytes(), first.new.encode())
+
+    @unittest.skipUnless(POSIX, "modes are those of POSIX")
+    def test_the_mode_is_kept(self) -> None:
+        path = self.put(".cursor/mcp.json", "{}")
+        path.chmod(0o640)
+        report = self.write("cursor")
+        self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o640)
+        assert report.backup
+        self.assertEqual(stat.S_IMODE(report.backup.stat().st_mode), 0o600)
+
+    def test_planning_writes_nothing(self) -> None:
+        path = self.put(".cursor/mcp.json", "{}")
+        plan = p.plan_write(client("cursor"), self.place, LAUNCH)
+        self.assertTrue(plan.changed)
+        self.assertIn("+", plan.diff)
+        self.assertEqual(path.read_text(), "{}")
+        self.assertEqual(len(list(path.parent.iterdir())), 1)
+
+    def test_a_refused_file_keeps_its_bytes(self) -> None:
+        path = self.put(".cursor/mcp.json", '{"mcpServers": [}')
+        self.refuses("cursor", "line 1")
+        self.assertEqual(path.read_text(), '{"mcpServers": [}')
+        self.assertEqual(len(list(path.parent.iterdir())), 1)
+
+    def test_what_is_no_text_file_is_refused(self) -> None:
+        path = self.put(".cursor/mcp.json", "")
+        path.write_bytes(b"\xff\xfe{\x00}\x00")
+        self.refuses("cursor", str(path))
+        path.unlink()
+        path.mkdir()
+        self.refuses("cursor", "regular file")
+
+    def test_a_file_beyond_the_limit_is_refused(self) -> None:
+        self.put(".cursor/mcp.json", "{}" + " " * p.MAX_CLIENT_FILE_BYTES)
+        self.refuses("cursor", "larger than")
+
+    @unittest.skipUnless(POSIX, "links need a right on Windows")
+    def test_a_link_out_of_the_home_folder_is_not_followed(self) -> None:
+        outside = self.base / "outside"
+        outside.mkdir()
+        target = outside / "mcp.json"
+        target.write_text("{}")
+        (self.home / ".cursor").mkdir()
+        (self.home / ".cursor/mcp.json").symlink_to(target)
+        self.refuses("cursor", "link")
+        (self.home / ".kiro").symlink_to(outside)
+        self.refuses("kiro", "link")
+        (self.home / ".lmstudio").mkdir()
+        (self.home / ".lmstudio/mcp.json").symlink_to(outside / "absent.json")
+        self.refuses("lmstudio", "link")
+        (self.home / ".config").symlink_to(outside)
+        self.refuses("claude-desktop", "link")
+        (self.cwd / ".roo").symlink_to(outside)
+        self.refuses("roo", "link")
+        self.assertEqual([path.name for path in outside.iterdir()], ["mcp.json"])
+        self.assertEqual(target.read_text(), "{}")
+
+    @unittest.skipUnless(POSIX, "links need a right on Windows")
+    def test_a_link_within_the_home_folder_is_followed_and_stays_a_link(self) -> None:
+        real = self.put("dotfiles/cursor.json", "{}")
+        (self.home / ".cursor").mkdir()
+        link = self.home / ".cursor/mcp.json"
+        link.symlink_to(real)
+        report = self.write("cursor")
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(real.read_text(), report.new)
+        self.assertEqual(report.backup, real.with_name("cursor.json.bak"))
+
+    @unittest.skipUnless(POSIX, "links need a right on Windows")
+    def test_a_link_to_itself_is_refused(self) -> None:
+        (self.home / ".cursor").mkdir()
+        (self.home / ".cursor/mcp.json").symlink_to(self.home / ".cursor/mcp.json")
+        with self.assertRaises(p.ToolError):
+            self.write("cursor")
+        self.assertTrue((self.home / ".cursor/mcp.json").is_symlink())
+
+    def test_a_project_file_is_written_where_the_user_stands(self) -> None:
+        self.assertEqual(self.write("claude-code").path, self.cwd / ".mcp.json")
+        self.refuses("roo", "not found")
+        (self.cwd / ".roo").mkdir()
+        self.assertEqual(self.write("roo").path, self.cwd / ".roo/mcp.json")
+
+    def test_a_client_without_a_file_is_refused_with_the_place_to_paste(self) -> None:
+        self.refuses("warp", "Manage MCP Servers")
+        self.refuses("factory")
+
+    def test_the_older_server_under_another_name_is_only_mentioned(self) -> None:
+        path = self.put(".cursor/mcp.json", f'\ufeff{{"mcpServers": {{"pplx": {OLD}}}}}')
+        report = self.write("cursor")
+        self.assertEqual(len(report.notes), 1)
+        self.assertIn("'pplx' starts the older mcp-perplexity-pro", report.notes[0])
+        self.assertIn(
+            '"command":"/opt/py/bin/python3","args":["/home/u/perplexity_pro_mcp.py"]',
+            report.notes[0],
+        )
+        servers = json.loads(path.read_text("utf-8-sig"))["mcpServers"]
+        self.assertEqual(servers["pplx"], json.loads(OLD))
+
+    def test_the_older_server_in_four_clients_is_switched_once(self) -> None:
+        table = '[mcp_servers.perplexity]\ncommand = "uvx"\nargs = ["mcp-perplexity-pro"]\n'
+        files = {
+            "claude-desktop": (".config/Claude/claude_desktop_config.json", "mcpServers"),
+            "cursor": (".cursor/mcp.json", "mcpServers"),
+            "vscode": (".config/Code/User/mcp.json", "servers"),
+            "codex": (".codex/config.toml", ""),
+        }
+        for word, (name, container) in files.items():
+            text = f'{{"{container}": {{"x": {{"y": 1}}, "perplexity": {OLD}}}}}'
+            path = self.put(name, text if container else table)
+            report = self.write(word)
+            self.assertTrue(report.changed, word)
+            self.assertEqual(report.notes, ())
+            self.assertNotIn("mcp-perplexity-pro", path.read_text())
+            self.assertEqual("pplx-real" in path.read_text(), bool(container))
+            self.assertFalse(self.write(word).changed, word)
+
+    def test_found_clients_tell_what_their_files_start(self) -> None:
+        self.put(".cursor/mcp.json", f'\ufeff{{"mcpServers": {{"p": {OLD}}}}}')
+        self.put(".codex/config.toml", p.merged(client("codex"), None, LAUNCH))
+        self.put(".claude.json", '{"mcpServers": {"perplexity": {"url": "http://x"}}}')
+        self.put(".lmstudio/mcp.json", "{")
+        self.put("project/.vscode/mcp.json", '{"servers": {}}')
+        self.put("project/.roo/mcp.json", p.merged(client("roo"), None, OTHER))
+        self.put(".config/goose/config.yaml", p.merged(client("goose"), None, LAUNCH))
+        found = {f.client.word: f for f in p.found_clients(self.place)}
+        self.assertEqual(
+            sorted(found), ["claude-code", "codex", "cursor", "goose", "lmstudio", "roo"]
+        )
+        self.assertEqual((found["codex"].entered, found["codex"].launch), (True, LAUNCH))
+        self.assertEqual((found["goose"].entered, found["goose"].launch), (True, LAUNCH))
+        self.assertEqual((found["roo"].entered, found["roo"].launch), (True, OTHER))
+        self.assertEqual((found["cursor"].entered, found["cursor"].older), (False, ("p",)))
+        self.assertEqual((found["claude-code"].entered, found["claude-code"].launch), (True, None))
+        self.assertIn("line 1", found["lmstudio"].problem)
+
+    def test_in_the_home_folder_itself_the_users_files_are_found_too(self) -> None:
+        self.put(".cursor/mcp.json", "{}")
+        found = p.found_clients(self.place._replace(cwd=self.home))
+        self.assertEqual([(f.client.word, f.entered) for f in found], [("cursor", False)])
+
+
+class Links(Case):
+    PLAIN = (
+        "eyJjb21tYW5kIjoidXZ4IiwiYXJncyI6WyJQS0ciXSwiZW52Ijp7IlBFUlBMRVhJVFlfQVBJX0tFWSI6"
+        "IllPVVJfS0VZIn19"
+    )
+    CODE = (
+        "/redirect/mcp/install?name=perplexity&config=%7B%22type%22%3A%22stdio%22%2C%22command%22"
+        "%3A%22uvx%22%2C%22args%22%3A%5B%22PKG%22%5D%2C%22env%22%3A%7B%22PERPLEXITY_API_KEY%22%3A"
+        "%22%24%7Binput%3Aperplexity_api_key%7D%22%7D%7D&inputs=%5B%7B%22type%22%3A%22promptString"
+        "%22%2C%22id%22%3A%22perplexity_api_key%22%2C%22description%22%3A%22Perplexity%20API%20key"
+        "%22%2C%22password%22%3Atrue%7D%5D"
+    )
+
+    def test_links_are_the_published_vectors(self) -> None:
+        links = p.links("PKG")
+        config = (
+            "%7B%22command%22%3A%22uvx%22%2C%22args%22%3A%5B%22PKG%22%5D%2C%22env%22%3A%7B%22"
+            "PERPLEXITY_API_KEY%22%3A%22YOUR_KEY%22%7D%7D"
+        )
+        wanted = {
+            "Cursor": f"https://cursor.com/en/install-mcp?name=perplexity&config={self.PLAIN}",
+            "LM Studio": f"https://lmstudio.ai/install-mcp?name=perplexity&config={self.PLAIN}",
+            "Kiro": f"https://kiro.dev/launch/mcp/add?name=perplexity&config={config}",
+            "VS Code": f"https://vscode.dev{self.CODE}",
+            "VS Code Insiders": f"https://insiders.vscode.dev{self.CODE}&quality=insiders",
+        }
+        self.assertEqual({title: links[title] for title in wanted}, wanted)
+        self.assertEqual(set(links) - set(wanted), {"Goose"})
+
+    def test_links_lead_back_to_the_public_command_and_a_placeholder(self) -> None:
+        wanted = {"command": "uvx", "args": ["perplexity-pro-mcp"]}
+        for title, link in p.links().items():
+            parts = urlsplit(link)
+            self.assertEqual(parts.scheme, "https")
+            fields = parse_qs(parts.query, strict_parsing=True)
+            if title == "Goose":
+                self.assertEqual(fields["cmd"] + fields["arg"], ["uvx", "perplexity-pro-mcp"])
+                self.assertEqual(fields["id"] + fields["name"], ["perplexity", p.TITLE])
+                self.assertEqual(fields["description"], [p.server_json()["description"]])
+                self.assertEqual(fields["env"], ["PERPLEXITY_API_KEY=Perplexity API key"])
+                continue
+            text = fields["config"][0]
+            entry = json.loads(text if text[0] == "{" else base64.b64decode(text, validate=True))
+            self.assertEqual({name: entry[name] for name in wanted}, wanted)
+            self.assertIsNone(p.given(entry["env"], "PERPLEXITY_API_KEY"), title)
+
+    def test_no_link_holds_a_real_key(self) -> None:
+        self.assertNotRegex(" ".join(p.links().values()), r"pplx-\w")
+
+
+class RegistryEntry(Case):
+    def test_each_field_keeps_the_rules_of_the_registry(self) -> None:
+        entry = p.server_json()
+        address = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+        self.assertEqual(entry["$schema"], address)
+        self.assertRegex(entry["name"], r"\A[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+\Z")
+        self.assertTrue(3 <= len(entry["name"]) <= 200)
+        owner = urlsplit(entry["repository"]["url"]).path.split("/")[1]
+        self.assertEqual(entry["name"], f"io.github.{owner}/perplexity-pro-mcp")
+        self.assertTrue(1 <= len(entry["title"]) <= 100)
+        self.assertTrue(1 <= len(entry["description"]) <= 100)
+        self.assertRegex(entry["version"], r"\A\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?\Z")
+        self.assertEqual(entry["repository"]["source"], "github")
+        allowed = {"$schema", "name", "title", "description", "version", "repository"}
+        self.assertLessEqual(set(entry), allowed | {"websiteUrl", "packages"})
+
+    def test_the_package_is_this_version_on_the_public_index(self) -> None:
+        (package,) = p.server_json()["packages"]
+        self.assertEqual(
+            (package["registryType"], package["identifier"], package["version"]),
+            ("pypi", "perplexity-pro-mcp", p.__version__),
+        )
+        self.assertEqual((package["runtimeHint"], package["transport"]), ("uvx", {"type": "stdio"}))
+        for variable in package["environmentVariables"]:
+            self.assertIn(variable["format"], {"string", "number", "boolean", "filepath"})
+            self.assertIsInstance(variable.get("default", ""), str)
+            self.assertTrue(variable["description"])
+        by_name = {variable["name"]: variable for variable in package["environmentVariables"]}
+        self.assertEqual(set(by_name), set(p._OFFERED))
+        required = [name for name, v in by_name.items() if v["isRequired"] and v["isSecret"]]
+        self.assertEqual(required, ["PERPLEXITY_API_KEY"])
+        key = by_name["PERPLEXITY_API_KEY"]
+        self.assertEqual((key["format"], key["placeholder"]), ("string", "pplx-\u2026"))
+        self.assertEqual(
+            {name: (v["format"], v.get("default")) for name, v in by_name.items() if v is not key},
+            {
+                "PERPLEXITY_MODEL": ("string", "perplexity/sonar"),
+                "PERPLEXITY_WAIT_SECONDS": ("number", "55"),
+                "PERPLEXITY_BUDGET_DAILY_USD": ("number", None),
+                "PERPLEXITY_DATA_DIR": ("filepath", None),
+                "PERPLEXITY_FILES_DIR": ("filepath", None),
+            },
+        )
+        self.assertEqual(
+            [name for name, v in by_name.items() if "placeholder" in v], ["PERPLEXITY_API_KEY"]
+        )
+
+    def test_defaults_are_those_of_the_settings(self) -> None:
+        offered = {name: o["default"] for name, o in p._OFFERED.items() if "default" in o}
+        environment = {name: str(value) for name, value in offered.items()}
+        self.assertEqual(
+            p.read_settings({**environment, "HOME": "/h", "USERPROFILE": "/h"}),
+            p.read_settings({"HOME": "/h", "USERPROFILE": "/h"}),
+        )
+        self.assertTrue(offered)
+
+    @unittest.skipUnless((ROOT / "README.md").exists(), "the README carries the marker")
+    def test_the_marker_in_the_readme_is_the_name(self) -> None:
+        markers = re.findall(r"mcp-name: (\S+)", (ROOT / "README.md").read_text("utf-8"))
+        self.assertEqual(markers, [p.server_json()["name"]])
+
+
+class Bundle(Case):
+    FILES = types.MappingProxyType(
+        {"server/perplexity_pro_mcp.py": b"x = 1\n", "README.md": b"#\n", "LICENSE": b"MIT\n"}
+    )
+
+    # Pixels of the icon: ring, handle, three bars; outside, between the bars, inside the lens.
+    SPOTS = types.MappingProxyType(
+        {
+            (220, 68): True,
+            (68, 220): True,
+            (372, 220): True,
+            (420, 420): True,
+            (160, 285): True,
+            (224, 220): True,
+            (288, 160): True,
+            (5, 5): False,
+            (506, 5): False,
+            (220, 100): False,
+            (160, 200): False,
+            (192, 285): False,
+            (224, 160): False,
+            (480, 480): False,
+            (220, 330): False,
+        }
+    )
+
+    def test_the_manifest_has_what_is_required(self) -> None:
+        manifest = p.bundle_manifest()
+        for name in ("name", "version", "description", "license"):
+            self.assertIsInstance(manifest[name], str)
+        self.assertEqual(manifest["manifest_version"], "0.3")
+        self.assertEqual(manifest["version"], p.__version__)
+        self.assertTrue(manifest["author"]["name"])
+        self.assertTrue(manifest["privacy_policies"][0].startswith("https://"))
+        server = manifest["server"]
+        self.assertEqual(server["type"], "python")
+        self.assertEqual(server["mcp_config"]["args"], ["${__dirname}/" + server["entry_point"]])
+        self.assertIn(server["entry_point"], self.FILES)
+        home = p.HOMEPAGE
+        self.assertEqual(manifest["repository"], {"type": "git", "url": home})
+        self.assertEqual((manifest["homepage"], manifest["support"]), (home, f"{home}/issues"))
+        self.assertEqual(manifest["display_name"], p.TITLE)
+        self.assertEqual(manifest["author"]["url"], "https://github.com/perplexity-pro-mcp")
+
+    def test_every_value_asked_for_is_declared_and_used(self) -> None:
+        manifest = p.bundle_manifest()
+        used = re.findall(r"\$\{user_config\.(\w+)\}", json.dumps(manifest["server"]))
+        self.assertEqual(sorted(used), sorted(manifest["user_config"]))
+        for field in manifest["user_config"].values():
+            self.assertIn(field["type"], {"string", "number", "boolean", "directory", "file"})
+            self.assertTrue(field["title"] and field["description"])
+            self.assertIn("required", field)
+        self.assertTrue(manifest["user_config"]["api_key"]["sensitive"])
+        self.assertTrue(manifest["user_config"]["api_key"]["required"])
+        self.assertEqual(
+            {name: field["title"] for name, field in manifest["user_config"].items()},
+            {
+                "api_key": "Perplexity API key",
+                "model": "Model",
+                "wait_seconds": "Longest wait (seconds)",
+                "budget_daily_usd": "Daily budget (US$)",
+                "data_dir": "Data folder",
+                "files_dir": "Image folder",
+            },
+        )
+        wait = manifest["user_config"]["wait_seconds"]
+        self.assertEqual((wait["min"], wait["default"], wait["max"]), (1, 55, 1800))
+        self.assertEqual(manifest["user_config"]["model"]["default"], "perplexity/sonar")
+
+    def test_variables_of_the_bundle_are_known_to_the_settings(self) -> None:
+        known = {variable.name for variable in p.VARIABLES}
+        env = p.bundle_manifest()["server"]["mcp_config"]["env"]
+        self.assertLessEqual(set(env), known)
+        # A value the user left out may arrive as the notation itself.
+        settings = p.read_settings({**env, "HOME": "/h", "USERPROFILE": "/h"})
+        self.assertEqual((settings.files_dir, settings.problems), (None, ()))
+
+    def test_tools_are_the_declared_ones(self) -> None:
+        tools = p.bundle_manifest()["tools"]
+        self.assertEqual(
+            tools, [{"name": t.name, "description": t.summary} for t in p.TOOLS.values()]
+        )
+
+    def test_the_same_files_give_the_same_bytes_in_any_order(self) -> None:
+        turned = dict(reversed(list(self.FILES.items())))
+        self.assertEqual(p.bundle_bytes(self.FILES), p.bundle_bytes(turned))
+
+    def test_the_bundle_holds_files_manifest_and_icon_without_dates(self) -> None:
+        with zipfile.ZipFile(io.BytesIO(p.bundle_bytes(self.FILES))) as bundle:
+            self.assertIsNone(bundle.testzip())
+            names = ["LICENSE", "README.md", "icon.png", "manifest.json"]
+            self.assertEqual(bundle.namelist(), [*names, "server/perplexity_pro_mcp.py"])
+            for entry in bundle.infolist():
+                self.assertEqual(entry.date_time, (1980, 1, 1, 0, 0, 0))
+                self.assertEqual(entry.external_attr >> 16, 0o644)
+            self.assertEqual(json.loads(bundle.read("manifest.json")), p.bundle_manifest())
+            self.assertEqual(bundle.read("icon.png"), p.icon_png())
+            self.assertEqual(bundle.read("server/perplexity_pro_mcp.py"), b"x = 1\n")
+
+    def test_the_icon_is_a_square_picture_of_512_pixels(self) -> None:
+        data = p.icon_png()
+        self.assertEqual(data[:8], b"\x89PNG\r\n\x1a\n")
+        at, chunks = 8, {}
+        while at < len(data):
+            (size,) = struct.unpack(">I", data[at : at + 4])
+            name, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
+            (check,) = struct.unpack(">I", data[at + 8 + size : at + 12 + size])
+            self.assertEqual(check, zlib.crc32(name + body))
+            chunks[name] = body
+            at += 12 + size
+        self.assertEqual(list(chunks), [b"IHDR", b"PLTE", b"IDAT", b"IEND"])
+        self.assertEqual(struct.unpack(">IIBB", chunks[b"IHDR"][:10]), (512, 512, 1, 3))
+        rows = zlib.decompress(chunks[b"IDAT"])
+        self.assertEqual(len(rows), 512 * 65)
+        lines = [int.from_bytes(rows[at + 1 : at + 65], "big") for at in range(0, len(rows), 65)]
+        drawn = {(x, y) for x, y in self.SPOTS if lines[y] >> (511 - x) & 1}
+        self.assertEqual(drawn, {spot for spot, on in self.SPOTS.items() if on})
+
+
+if __name__ == "__main__":
+    unittest.main()

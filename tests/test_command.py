@@ -1,0 +1,1108 @@
+"""The command line: words to arguments, what is shown where, statuses, and how a process ends."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from fake_perplexity import Answer, FakePerplexity, sse_event
+from golden import assert_golden
+from support import ROOT, WAIT_S
+
+import perplexity_pro_mcp as pro
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Json = Any
+# As a module the program starts faster than as a script, which has no compiled copy.
+DRIVER = (
+    f"import sys; sys.path.insert(0, {str(ROOT)!r}); import perplexity_pro_mcp as m; "
+    "sys.exit(m.main())"
+)
+GOLDEN = ROOT / "tests" / "data" / "command_lines.jsonl"
+POSIX = os.name != "nt"
+SCHEMA = {"type": "object", "properties": {"year": {"type": "integer"}}}
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Said:
+    """What a command line left behind."""
+
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status, self.out, self.err = status, out, err
+
+    def json(self) -> Json:
+        return json.loads(self.out)
+
+
+class Console:
+    """Runs command lines in this process, against a fake, with streams of its own."""
+
+    def __init__(self, fake: FakePerplexity, folder: str) -> None:
+        self.fake, self.folder = fake, folder
+        self.environ = {
+            "PERPLEXITY_API_KEY": fake.key,
+            "PERPLEXITY_BASE_URL": fake.url,
+            "PERPLEXITY_DATA_DIR": f"{folder}/data",
+            "PERPLEXITY_MAX_ATTEMPTS": "1",
+        }
+        self.stdin: int | None = None  # a descriptor; none: nothing is fed
+
+    def run(self, *words: str, **more: Json) -> Said:
+        """Run words; `tty` makes both outputs terminals."""
+        terminal = more.pop("tty", False)
+        out, err = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
+        settings = pro.read_settings({**self.environ, **more})
+        screen = pro.Screen(out, err, colour=settings.colour)
+        opened = os.open(os.devnull, os.O_RDONLY) if self.stdin is None else self.stdin
+        inlet = pro.Inlet
+
+        def fed(runtime: Json, note: Json) -> Json:
+            return inlet(runtime, note, opened)
+
+        try:
+            with mock.patch.object(pro, "Inlet", fed):
+                status = pro.command_line(words, settings, screen)
+        finally:
+            if self.stdin is None:
+                os.close(opened)
+        return Said(status, out.getvalue(), err.getvalue())
+
+    def line(self, line: str, **more: Json) -> Said:
+        return self.run(*shlex.split(line), **more)
+
+
+@contextlib.contextmanager
+def console() -> Iterator[Console]:
+    with tempfile.TemporaryDirectory() as folder, FakePerplexity() as fake:
+        yield Console(fake, folder)
+
+
+@contextlib.contextmanager
+def fed(text: bytes) -> Iterator[int]:
+    """A descriptor of a pipe on which the text came and which was then closed."""
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, text)
+        os.close(writer)
+        yield reader
+    finally:
+        os.close(reader)
+
+
+def read(words: Sequence[str], stdin: int | None = None) -> Json:
+    """The order in the words of a tool's command."""
+    opened = os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin
+    inlet = pro.Inlet(pro.Runtime(pro.Settings()), lambda _: None, opened)
+    try:
+        return pro.read_words(pro.TOOLS[pro.PREFIX + words[0]], words[1:], inlet)
+    finally:
+        if stdin is None:
+            os.close(opened)
+
+
+def run_event(status: str, text: str = "", **more: Json) -> dict[str, Json]:
+    """The last event of a stream."""
+    body = {
+        "id": "resp_0123456789abcdef",
+        "model": "openai/gpt-6-luna",
+        "object": "response",
+        "status": status,
+        "output": [message_item(text)] if text else [],
+        "usage": None,
+        **more,
+    }
+    return {"type": f"response.{status}", "response": body}
+
+
+def message_item(text: str) -> dict[str, Json]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "role": "assistant", "status": "completed", "content": content}
+
+
+def delta(text: str) -> bytes:
+    return sse_event({"type": "response.output_text.delta", "delta": text})
+
+
+def streamed(*events: bytes | threading.Event) -> Answer:
+    return Answer(content_type="text/event-stream", events=events)
+
+
+# ---- Words to arguments
+
+
+class Golden(unittest.TestCase):
+    """One line of input, one JSON of arguments."""
+
+    maxDiff = None
+
+    def test_lines_mean_what_the_table_says(self) -> None:
+        rows = [json.loads(row) for row in GOLDEN.read_text("utf-8").splitlines()]
+        here = Path.cwd()
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "schema.json").write_text(json.dumps(SCHEMA), "utf-8")
+            Path(folder, "question.txt").write_text("What is\nnew?\n", "utf-8")
+            os.chdir(folder)
+            try:
+                found = [self.meaning(row) for row in rows]
+            finally:
+                os.chdir(here)
+        lines = [json.dumps(row, ensure_ascii=False) for row in found]
+        assert_golden(self, GOLDEN.name, "\n".join(lines) + "\n")
+
+    def meaning(self, row: Json) -> Json:
+        """The row as it should be."""
+        asked = {name: row[name] for name in ("line", "stdin") if name in row}
+        with fed(row.get("stdin", "").encode()) as stdin:
+            try:
+                order = read(shlex.split(row["line"]), stdin)
+            except pro.UsageError as error:
+                return {**asked, "error": str(error)}
+        options = {name: value for name, value in order.options.items() if value}
+        return {**asked, "arguments": order.arguments, **({"options": options} if options else {})}
+
+
+TEXTS = ["plain", "-dash", "@at", "-", "two words", "a\nb", '"{[', "\u00fc \U0001f600", "--", "="]
+SAMPLES: dict[str, list[Json]] = {  # values of each kind, awkward ones among them
+    "string": TEXTS,
+    "integer": [0, 7],
+    "number": [0.5, -1.0],
+    "boolean": [True, False],
+    "object": [{"a": {"b": ["-", "\u00fc"]}}, {}],
+    "any": [*TEXTS, {"a": 1}, ["x"], '{"a": 1}', "[]", "7"],
+    "list of texts": [["one"], ["-reddit.com", "two words", "@three"], ["--"], []],
+    "list of objects": [[{"key": "-k", "text": "@t"}], []],
+}
+
+
+def samples(field: Json) -> list[Json]:
+    """Values of an argument."""
+    shape = field.shape
+    if shape.or_list:
+        return [*TEXTS, ["a", "-b"], ["@c", "d e"], ["one"]]
+    entries = "texts" if shape.list_of == "string" else "objects"
+    kind = f"list of {entries}" if shape.kind == "array" else shape.kind
+    return list(shape.choices) or SAMPLES[kind]
+
+
+class RoundTrip(unittest.TestCase):
+    """Declaration to flags to arguments."""
+
+    def check(self, declared: Json, arguments: dict[str, Json]) -> None:
+        words = pro.words_of(declared, arguments)
+        with self.subTest(words=words):
+            self.assertEqual(read(words).arguments, arguments)
+
+    def test_every_declared_example_survives(self) -> None:
+        for declared in pro.TOOLS.values():
+            self.assertTrue(declared.examples, declared.name)
+            for example in declared.examples:
+                self.check(declared, example)
+
+    def test_every_argument_of_every_declaration_survives(self) -> None:
+        for declared in pro.TOOLS.values():
+            fields = pro.fields_of(pro.arguments_of(declared))
+            needed = {field.name: samples(field)[0] for field in fields if field.required}
+            for field in fields:
+                for value in samples(field):
+                    self.check(declared, {**needed, field.name: value})
+
+    def test_all_arguments_of_a_declaration_survive_together(self) -> None:
+        for declared in pro.TOOLS.values():
+            fields = pro.fields_of(pro.arguments_of(declared))
+            for number in range(4):
+                values = [samples(field) for field in fields]
+                pairs = zip(fields, values, strict=True)
+                self.check(declared, {f.name: v[number % len(v)] for f, v in pairs})
+
+    def test_every_command_has_its_flags_in_its_help(self) -> None:
+        for declared in pro.TOOLS.values():
+            page = pro._parser(declared).format_help()
+            for field in pro.fields_of(pro.arguments_of(declared)):
+                flag = "--" + field.name.replace("_", "-")
+                shown = field.arg.positional and field.shape.choices
+                self.assertIn("|".join(field.shape.choices) if shown else flag, page)
+
+
+class Words(unittest.TestCase):
+    def test_a_text_that_looks_like_two_flags_is_one_value(self) -> None:
+        order = read(["ask", "q", "--instructions=--depth fast"])
+        self.assertEqual(order.arguments, {"query": "q", "instructions": "--depth fast"})
+
+    def test_standard_input_cannot_be_read_twice(self) -> None:
+        with fed(b"{}") as stdin, self.assertRaisesRegex(pro.UsageError, "only once"):
+            read(["ask", "q", "--json-schema=-", "--args-json", "-"], stdin)
+
+    def test_a_file_of_bytes_that_are_no_text_is_refused(self) -> None:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(b"\xff\xfe\x00")
+            file.flush()
+            with self.assertRaisesRegex(pro.UsageError, "not UTF-8"):
+                read(["ask", f"@{file.name}"])
+
+    def test_no_error_of_the_command_line_quotes_more_than_a_line(self) -> None:
+        for words in (["ask", "q", "--max-results", "x\ny" * 5000], ["usage", "\x1b[2J" * 900]):
+            with self.assertRaises(pro.UsageError) as raised:
+                read(words)
+            self.assertLess(len(str(raised.exception)), 200)
+            self.assertNotIn("\x1b", str(raised.exception))
+
+
+class StandardInput(unittest.TestCase):
+    def offered(self, descriptor: int) -> str:
+        self.notes: list[str] = []
+        inlet = pro.Inlet(pro.Runtime(pro.Settings()), self.notes.append, descriptor)
+        return str(inlet.offered())
+
+    def test_what_was_piped_is_joined_to_the_words_after_a_blank_line(self) -> None:
+        with fed(b"\xef\xbb\xbfline 1\r\nline 2 \xff\n\n") as stdin:
+            order = read(["ask", "what", "broke?"], stdin)
+        self.assertEqual(order.arguments["query"], "what broke?\n\nline 1\r\nline 2 \ufffd")
+
+    def test_a_file_is_joined_from_its_beginning_only(self) -> None:
+        with tempfile.TemporaryFile() as file:
+            file.write(b"first\nsecond\n")
+            file.seek(0)
+            self.assertEqual(self.offered(file.fileno()), "first\nsecond")
+            file.seek(0)
+            os.read(file.fileno(), 6)  # as the loop `while read line` does
+            self.assertEqual(self.offered(file.fileno()), "")
+            self.assertEqual(os.read(file.fileno(), 100), b"second\n")
+
+    def test_a_device_a_socket_and_nothing_are_not_waited_for(self) -> None:
+        ours, theirs = socket.socketpair()
+        closed = os.dup(0)
+        os.close(closed)
+        with ours, theirs, Path(os.devnull).open("rb") as device:
+            for descriptor in (ours.fileno(), device.fileno(), closed):
+                self.assertEqual(self.offered(descriptor), "")
+
+    @unittest.skipUnless(POSIX, "needs a pseudo terminal")
+    def test_a_terminal_is_not_waited_for(self) -> None:
+        import pty
+
+        ours, theirs = pty.openpty()
+        try:
+            self.assertEqual(self.offered(theirs), "")
+        finally:
+            os.close(ours)
+            os.close(theirs)
+
+    def test_a_pipe_on_which_nothing_comes_is_announced_and_then_refused(self) -> None:
+        reader, writer = os.pipe()
+        try:
+            with (
+                mock.patch.multiple(pro, STDIN_NOTICE_S=0.01, STDIN_SILENCE_S=0.02),
+                self.assertRaisesRegex(pro.UsageError, "silent for 0.02 s; add < /dev/null"),
+            ):
+                self.offered(reader)
+            self.assertEqual(len(self.notes), 1)
+        finally:
+            os.close(writer)
+
+    def test_a_slow_pipe_is_waited_for(self) -> None:
+        reader, writer = os.pipe()
+        answers: list[str] = []
+        noticed = threading.Event()
+        inlet = pro.Inlet(pro.Runtime(pro.Settings()), lambda _: noticed.set(), reader)
+        with mock.patch.object(pro, "STDIN_NOTICE_S", 0.01):
+            thread = threading.Thread(target=lambda: answers.append(inlet.offered()))
+            thread.start()
+            self.assertTrue(noticed.wait(WAIT_S))
+            os.write(writer, b"late")
+            os.close(writer)
+            thread.join(WAIT_S)
+        self.assertEqual(answers, ["late"])
+
+    def test_other_actions_and_several_queries_leave_it_alone(self) -> None:
+        lines = ("chat list", "embed status", "search q", "usage", "jobs list", "help", "models")
+        for line in lines:
+            with fed(b"kept") as stdin:
+                read(line.split(), stdin)
+                self.assertEqual(os.read(stdin, 10), b"kept", line)
+
+    def test_too_much_is_refused(self) -> None:
+        with (
+            mock.patch.object(pro, "MAX_BODY_BYTES", 10),
+            fed(b"x" * 11) as stdin,
+            self.assertRaisesRegex(pro.UsageError, "larger than 10 bytes"),
+        ):
+            read(["ask", "q"], stdin)
+
+
+# ---- What is shown, and where
+
+
+HIDDEN = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]"
+
+
+class Showing(unittest.TestCase):
+    def test_an_answer_is_plain_text_without_the_fence_of_models(self) -> None:
+        with console() as here:
+            said = here.line("ask 'hello there' --depth fast")
+            fenced = here.line("ask 'hello there' --depth fast --fence")
+        self.assertEqual((said.status, said.err), (0, ""))
+        self.assertTrue(said.out.startswith('You asked "hello there".'), said.out)
+        self.assertIn("\nSources:\n1. hello there", said.out)
+        self.assertRegex(said.out, r"\nUsage: \d+ tokens, cost 0\.\d+ USD \(reported\)[^\n]*\n\Z")
+        self.assertNotIn("untrusted-web-content", said.out)
+        self.assertNotIn("\x1b", said.out)
+        self.assertRegex(fenced.out, r"\AThe text between the two untrusted-web-content-\w+ tags")
+        self.assertEqual(pro.for_people(fenced.out, fence=False), said.out)
+
+    def test_json_is_the_structured_result_and_nothing_else(self) -> None:
+        with console() as here:
+            said = here.line("search 'a b' c --json --max-results 2")
+        self.assertEqual(said.status, 0)
+        self.assertEqual(said.json()["query_count"], 2)
+        self.assertEqual(set(said.json()), set(pro.SearchResult._fields))
+
+    def test_nothing_is_cut_for_clients(self) -> None:
+        long = "word " * 20_000
+        body = run_event("completed", long)["response"]
+        with console() as here:
+            here.fake.script("POST /v1/agent", Answer(body=body))
+            said = here.line("ask q", PERPLEXITY_MAX_RESULT_CHARS="4000")
+        self.assertTrue(said.out.startswith(long.rstrip()))
+        self.assertNotIn("Cut after", said.out)
+
+    def test_a_terminal_gets_colours_but_none_with_no_color(self) -> None:
+        with console() as here:
+            colourful = here.line("search q", tty=True)
+            sober = here.line("search q", tty=True, NO_COLOR="1")
+            dumb = here.line("search q", tty=True, TERM="dumb")
+        self.assertIn("\x1b[2mUsage: 1 request", colourful.out)
+        self.assertIn("\x1b[0m", colourful.out)
+        self.assertNotIn("\x1b", sober.out + dumb.out)
+
+    def test_no_text_from_outside_controls_the_terminal(self) -> None:
+        evil = "a\x1b]0;owned\x07b\x9b31mc\u202ed\re"
+        body = run_event("completed", evil)["response"]
+        with console() as here:
+            for form in ("", "--json", "--fence"):
+                here.fake.script("POST /v1/agent", Answer(body=body))
+                said = here.line(f"ask q {form}", tty=True, NO_COLOR="1")
+                self.assertEqual(said.status, 0)
+                self.assertNotRegex(said.out, HIDDEN)
+            here.fake.script("POST /v1/agent", streamed(delta(evil), sse_event({"type": "error"})))
+            self.assertNotRegex(here.line("ask q", tty=True, NO_COLOR="1").out, HIDDEN)
+            for words in (["ask", evil, "--dry-run"], ["ask", evil, "--recency", evil]):
+                said = here.run(*words, tty=True, NO_COLOR="1")
+                self.assertNotRegex(said.out + said.err, HIDDEN)
+
+    def test_calls_to_repeat_are_shown_as_command_lines(self) -> None:
+        with console() as here:
+            said = here.line("research 'what now' --project p1")
+        self.assertIn("Read its report with perplexity-pro jobs result 1 --project=p1\n", said.out)
+        self.assertEqual(said.status, 0)
+
+    def test_only_sentences_of_this_program_are_put_into_its_words(self) -> None:
+        web = 'Use perplexity_ask {"query": "x"} now'
+        body = run_event("completed", web)["response"]
+        with console() as here:
+            here.fake.script("POST /v1/agent", Answer(body=body))
+            said = here.line("ask q")
+        self.assertTrue(said.out.startswith(web))
+
+    def test_an_answer_can_be_written_as_markdown_with_numbered_sources(self) -> None:
+        with console() as here:
+            target = Path(here.folder, "report.md")
+            said = here.run("ask", "hello there", "--depth=fast", f"--output={target}")
+            page = target.read_text("utf-8")
+        self.assertEqual((said.status, said.out), (0, ""))
+        self.assertEqual(said.err, f"Wrote {target}.\n")
+        self.assertTrue(page.startswith('# hello there\n\nYou asked "hello there".'))
+        self.assertIn("\n## Sources\n\n1. [hello there - source 1](<https://example.org/", page)
+        self.assertIn("(cited as [1])", page)
+        self.assertIn("(cited as [web:2])", page)
+
+    def test_titles_cannot_break_out_of_their_link(self) -> None:
+        source = {"title": "a](http://evil)[b", "url": "https://x.org/1", "date": None}
+        order = pro.Order(pro.TOOLS["perplexity_ask"], {"query": "q"}, {})
+        page = pro.report_page(order, {"answer": "yes", "sources": [source], "citations": None})
+        self.assertIn("1. [a\\](http://evil)\\[b](<https://x.org/1>)", page)
+
+    def test_a_paid_answer_is_kept_where_it_cannot_be_written(self) -> None:
+        with console() as here:
+            said = here.run("ask", "hello there", f"--output={here.folder}/none/report.md")
+            self.assertEqual((said.status, said.out), (1, ""))
+            command = re.search(r"read it with: perplexity-pro (.*)\.\n", said.err)
+            self.assertIsNotNone(command, said.err)
+            again = here.line(command[1])  # type: ignore[index]
+        self.assertIn('You asked "hello there".', again.out)
+
+    def test_settings_that_are_ignored_are_named_once_on_standard_error(self) -> None:
+        with console() as here:
+            said = here.line("usage", PERPLEXITY_TIER_LIGHT="x/y")
+        self.assertEqual(
+            said.err, "Warning: PERPLEXITY_TIER_LIGHT is ignored in standard routing.\n"
+        )
+
+    @unittest.skipUnless(POSIX, "pipes always block elsewhere")
+    def test_a_pipe_that_is_full_and_does_not_block_is_waited_for(self) -> None:
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        received = bytearray()
+
+        def drain() -> None:
+            while chunk := os.read(reader, 1 << 12):
+                received.extend(chunk)
+
+        text = "\u00e4" * 200_000
+        with os.fdopen(writer, "w", encoding="ascii") as out:
+            with contextlib.suppress(BlockingIOError):
+                while os.write(writer, b"."):
+                    pass
+            thread = threading.Thread(target=drain)
+            thread.start()
+            pro.Screen(out, None).data(text)
+        thread.join(WAIT_S)
+        os.close(reader)
+        self.assertEqual(received.decode().lstrip("."), text)
+
+
+class Usage(unittest.TestCase):
+    def result(self) -> Json:
+        sums = {"calls": 123456, "errors": 1, "input_tokens": 1, "output_tokens": 1}
+        sums.update(total_tokens=2, calls_cost_computed=0, calls_cost_unknown=0)
+        names = ("a" * 64, "perplexity_research", "<b>&\u202e", "free")
+        costs = (2_000_000_000, 1_000_000_000, 1, 0)
+        groups = [
+            {"key": n, **sums, "cost_nano_usd": c, "cost_usd": pro.usd_text(c)}
+            for n, c in zip(names, costs, strict=True)
+        ]
+        totals = {**sums, "cost_nano_usd": 3_000_000_001, "cost_usd": "3.000000001"}
+        return {
+            "totals": totals,
+            "groups": groups,
+            "group_by": "tool",
+            "project": None,
+            "warnings": [],
+            "caps": [
+                {"scope": "all projects", "window": "day", "cap_usd": "5", "spent_usd": "2.5"},
+                {"scope": "p" * 64, "window": "month", "cap_usd": "0", "spent_usd": None},
+                {"scope": "p", "window": "call", "cap_usd": "0.01", "spent_usd": "9"},
+            ],
+        }
+
+    def test_a_terminal_gets_a_bar_for_each_group_within_80_columns(self) -> None:
+        lines = pro.usage_bars(self.result(), "#").splitlines()
+        self.assertEqual(lines[0], "Spent in all projects: $3.000000001 in 123456 calls")
+        self.assertEqual([line.count("#") for line in lines[1:]], [26, 13, 1, 0, 13, 0, 26])
+        self.assertLessEqual(max(map(len, lines)), 79)
+        with console() as here:
+            here.line("search q")
+            said = here.line("usage", tty=True)
+        self.assertIn("perplexity_search        " + "\u2588" * 26, said.out)
+
+    def test_csv_holds_every_group(self) -> None:
+        with console() as here:
+            here.line("search q")
+            said = here.line("usage --csv")
+        rows = list(csv.DictReader(io.StringIO(said.out)))
+        self.assertEqual([row["key"] for row in rows], ["perplexity_search"])
+        self.assertEqual(rows[0]["cost_nano_usd"], "1000000")
+
+    def test_a_page_shows_days_and_tools_and_reaches_for_nothing(self) -> None:
+        with console() as here:
+            here.line("search q")
+            target = Path(here.folder, "usage.html")
+            said = here.run("usage", "--html", str(target))
+            page = target.read_text("utf-8")
+        self.assertEqual((said.status, said.out), (0, ""))
+        self.assertEqual(re.findall(r"<h2>(.*?)</h2>", page), ["By day", "By tool"])
+        self.assertEqual(page.count("<svg"), 2)
+        self.assertIn("perplexity_search", page)
+        self.assertNotRegex(page, r"(?i)<script|<link|<img|\son\w+=|src=|href=|url\(|@import")
+
+    def test_names_cannot_break_out_of_the_page(self) -> None:
+        page = pro.usage_page([self.result()])
+        self.assertIn("&lt;b&gt;&amp;", page)
+        self.assertNotIn("<b>", page)
+        self.assertNotIn("\u202e", page)
+
+
+class DryRun(unittest.TestCase):
+    LINES = (
+        "ask 'what is new' --domains=-reddit.com --max-results 3",
+        "chat send --title t hello",
+        "research 'long story' --depth high",
+        "search a b --recency week",
+        """decide --state sunny --questions '{"a":{"type":"noul","instructions":"Nice?"}}'""",
+        """embed index --source text --items '[{"key":"k","text":"t"}]'""",
+    )
+
+    def test_it_prints_exactly_what_would_be_sent_and_does_nothing(self) -> None:
+        for line in self.LINES:
+            with self.subTest(line=line), console() as here:
+                dry = here.line(f"{line} --dry-run", PERPLEXITY_API_KEY="")
+                self.assertEqual(dry.status, 0, dry.err)
+                self.assertEqual(here.fake.requests, [])
+                self.assertEqual(here.line("projects list --json").json()["projects"], [])
+                self.assertEqual(here.line("usage --json").json()["totals"]["calls"], 0)
+                self.assertEqual(here.line(line).status, 0)
+                sent = here.fake.requests[0]
+                self.assertEqual(dry.out.encode(), sent.raw + b"\n")
+                self.assertEqual(dry.err, f"Not sent: POST {here.fake.url}{sent.path}\n")
+
+    def test_a_chat_is_continued_as_it_would_be_and_stays_as_it_is(self) -> None:
+        with console() as here:
+            here.line("chat send --title t hello")
+            before = here.line("chat read --chat-id 1 --json").json()
+            spent = here.line("usage --json").json()
+            dry = here.line("chat send --chat-id 1 more --dry-run")
+            self.assertEqual(dry.status, 0)
+            self.assertEqual(here.line("chat read --chat-id 1 --json").json(), before)
+            self.assertEqual(here.line("usage --json").json(), spent)
+            self.assertEqual(len(here.fake.requests), 1)
+            here.line("chat send --chat-id 1 more")
+            self.assertEqual(here.fake.requests[-1].raw + b"\n", dry.out.encode())
+
+    def test_what_would_be_refused_is_refused(self) -> None:
+        with console() as here:
+            said = here.line("ask q --depth xhigh --dry-run")
+        self.assertEqual((said.status, said.out), (1, ""))
+        self.assertTrue(said.err.startswith("[invalid_request] depth: "))
+
+
+# ---- Statuses
+
+
+class Statuses(unittest.TestCase):
+    def check(self, here: Console, line: str, status: int, begins: str, **more: Json) -> str:
+        said = here.line(line, **more)
+        with self.subTest(line=line):
+            self.assertEqual((said.status, said.out), (status, ""), said.err)
+            self.assertTrue(said.err.startswith(begins), said.err)
+            self.assertNotIn("Traceback", said.err)
+        return said.err
+
+    def test_a_wrong_command_line_is_2_and_sets_nothing_up(self) -> None:
+        with console() as here:
+            for line in (
+                "frob", "ask", "ask q --depht fast", "ask q --max 3", "ask q --max-results x",
+                "ask q --recency weekly", "chat sned", "chat", "jobs status x", "usage extra",
+                "ask q --json-schema {", "ask q --args-json []", "ask @none.txt", "serve now",
+                "completion", "completion tcsh", "search q --domains -reddit.com", "audit x",
+                "ask q --no-json", "models --csv", "-x",
+            ):  # fmt: skip
+                said = self.check(here, line, 2, "perplexity-pro: ")
+                self.assertEqual(said.count("\n"), 1, said)
+            self.assertFalse(Path(here.folder, "data").exists())
+            self.assertEqual(here.fake.requests, [])
+
+    def test_what_the_tool_refuses_is_1_and_names_the_help(self) -> None:
+        with console() as here:
+            said = self.check(here, "ask q --depth deep", 1, "[invalid_request] depth: ")
+            hint = " Run perplexity-pro help ask for its arguments and examples.\n"
+            self.assertTrue(said.endswith(hint), said)
+            self.assertNotIn("perplexity_help", said)
+            self.check(here, "jobs status 7", 1, "[not_found] There is no job 7")
+            here.line("chat send --title t hello")
+            said = self.check(here, "chat delete --chat-id 1", 1, "[confirmation_required] ")
+            self.assertTrue(said.endswith(" On the command line: add --confirm.\n"))
+            said = self.check(here, "ask q", 1, "[invalid_request] ", PERPLEXITY_READ_TIMEOUT="x")
+            self.assertIn("PERPLEXITY_READ_TIMEOUT", said)
+
+    def test_authentication_is_3(self) -> None:
+        with console() as here:
+            self.check(here, "ask q", 3, "[authentication] ", PERPLEXITY_API_KEY="")
+            said = self.check(here, "ask q", 3, "[authentication] ", PERPLEXITY_API_KEY="wrong")
+            self.assertTrue(
+                said.endswith("export PERPLEXITY_API_KEY or PERPLEXITY_API_KEY_FILE.\n")
+            )
+
+    def test_a_refused_spend_is_4(self) -> None:
+        with console() as here:
+            low = {"PERPLEXITY_BUDGET_DAILY_USD": "0.0000001"}
+            self.check(here, "ask q", 4, "[budget_exceeded] ", **low)
+            self.assertEqual(here.fake.requests, [])
+
+    def test_a_job_that_still_runs_is_5_and_named(self) -> None:
+        with console() as here:
+            here.fake.run_script("in_progress")
+            self.assertEqual(here.line("research 'what now'").status, 0)
+            said = here.line("jobs result 1")
+            self.assertEqual(said.status, 5)
+            resuming = "perplexity-pro jobs result 1 --wait\n"
+            self.assertEqual(said.err, f"Still running. Read the result with: {resuming}")
+            self.assertEqual(here.line("jobs status 1").status, 0)
+            waited = here.line("research again --wait-seconds 0.1 --json")
+            self.assertEqual((waited.status, waited.json()["job_id"]), (5, 2))
+
+    def test_failures_of_perplexity_and_the_network_are_6(self) -> None:
+        with console() as here:
+            replies = {
+                "[upstream_failure] ": Answer(500, {"error": {"message": "no"}}),
+                "[rate_limited] ": Answer(429, {"error": {"message": "slow"}}),
+                "[unexpected_response] ": Answer(
+                    body={"status": "failed", "error": {"message": "x"}}
+                ),
+            }
+            for begins, answer in replies.items():
+                here.fake.script("POST /v1/agent", answer)
+                self.check(here, "ask q", 6, begins)
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                nowhere = f"http://127.0.0.1:{free.getsockname()[1]}"
+                self.check(here, "ask q", 6, "[network_timeout] ", PERPLEXITY_BASE_URL=nowhere)
+
+    def test_a_fault_of_this_program_is_a_line_and_1(self) -> None:
+        with console() as here, mock.patch.object(pro, "read_words", side_effect=ZeroDivisionError):
+            self.check(here, "ask q", 1, "perplexity-pro: something unexpected went wrong: Zero")
+        with console() as here, mock.patch.object(pro, "agent_body", side_effect=ZeroDivisionError):
+            said = self.check(here, "ask q", 1, "[internal_error] ")
+            self.assertRegex(said, r"\(ZeroDivisionError in line \d+\)\n\Z")
+
+    def test_every_status_is_in_the_help(self) -> None:
+        with console() as here:
+            page = here.line("--help").out
+        for number, words in pro.STATUSES:
+            self.assertIn(f"  {number:<4} {words}\n", page)
+        used = {1, 2, pro.STILL_RUNNING, pro.INTERRUPTED, *pro._STATUS_OF.values()}
+        self.assertEqual({number for number, _ in pro.STATUSES}, {0, *used})
+
+
+# ---- Waiting and streaming
+
+
+class Watched(Terminal):
+    """A terminal that tells when a text has come."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text, self.seen = text, threading.Event()
+
+    def write(self, text: str) -> int:
+        if self.text in text:
+            self.seen.set()
+        return super().write(text)
+
+
+class Streaming(unittest.TestCase):
+    def early(self, here: Console, first: str, awaited: str, rest: str) -> tuple[str, str]:
+        """What the terminal shows before the rest of an answer comes, and in the end."""
+        gate = threading.Event()
+        last = sse_event(run_event("completed", first + rest))
+        pieces = [delta(first[at : at + 3]) for at in range(0, len(first), 3)]
+        here.fake.script("POST /v1/agent", streamed(*pieces, gate, delta(rest), last))
+        out, statuses = Watched(awaited), list[int]()
+        screen = pro.Screen(out, Terminal(), colour=False)
+        settings = pro.read_settings(here.environ)
+        work = threading.Thread(
+            target=lambda: statuses.append(pro.command_line(["ask", "q"], settings, screen))
+        )
+        work.start()
+        self.assertTrue(out.seen.wait(WAIT_S), out.getvalue())
+        before = out.getvalue()
+        gate.set()
+        work.join(WAIT_S)
+        self.assertEqual(statuses, [0])
+        return before, out.getvalue()
+
+    def test_an_answer_is_on_the_terminal_before_it_is_finished(self) -> None:
+        with console() as here:
+            before, after = self.early(here, "Now", "Now", " or never.")
+            self.assertTrue(here.fake.requests[0].body["stream"])
+        self.assertEqual(before, "Now")
+        self.assertTrue(after.startswith("Now or never.\n\nNo sources.\nUsage: "), after)
+
+    def test_reasoning_before_the_answer_is_held_back(self) -> None:
+        with console() as here:
+            first = "<think>hm, <b>well</b></think>\n\nYes"
+            before, after = self.early(here, first, "es", ", sure.")
+        self.assertEqual(before.strip(), "Yes")
+        self.assertTrue(after.startswith("Yes, sure.\n\nNo sources.\n"), after)
+
+    def test_the_end_is_not_printed_twice_however_its_spaces_differ(self) -> None:
+        with console() as here:
+            for line in ("ask 'hello there' --depth fast", "chat send --title t hi"):
+                said = here.line(line, tty=True, NO_COLOR="1")
+                self.assertEqual(said.out.count("You asked"), 1, said.out)
+                self.assertIn("\nSources:\n", said.out)
+
+    def test_an_answer_that_ends_otherwise_than_it_began_is_shown_whole(self) -> None:
+        last = sse_event(run_event("completed", "Three."))
+        with console() as here:
+            here.fake.script("POST /v1/agent", streamed(delta("One "), last))
+            said = here.line("ask q", tty=True, NO_COLOR="1")
+        self.assertTrue(said.out.startswith("One \n\nThree.\n"), said.out)
+
+    def test_a_stream_that_fails_or_stops_is_an_error_with_a_status(self) -> None:
+        failed = {"type": "response.failed", "error": {"message": "It broke.", "code": "x"}}
+        with console() as here:
+            for events in ((delta("One "), sse_event(failed)), (delta("One "),)):
+                here.fake.script("POST /v1/agent", streamed(*events))
+                said = here.line("ask q", tty=True, NO_COLOR="1")
+                self.assertEqual((said.status, said.out), (6, "One "))
+                self.assertIn("\n[unexpected_response] ", said.err)
+
+    def test_pipes_json_and_files_get_no_stream(self) -> None:
+        with console() as here:
+            here.line("ask q")
+            here.line("ask q --json")
+            self.assertEqual([seen.body.get("stream") for seen in here.fake.requests], [None] * 2)
+            self.assertEqual(here.line("ask q --json", tty=True).json()["status"], "completed")
+            saved = here.line(f"ask q --output {here.folder}/report.md", tty=True)
+            self.assertEqual((saved.status, saved.out), (0, ""))
+
+
+class Waiting(unittest.TestCase):
+    def test_a_report_is_waited_for_with_a_line_that_moves_and_goes_away(self) -> None:
+        with console() as here, mock.patch.multiple(pro, POLL_FIRST_S=0.05, TICK_S=0.01):
+            here.fake.run_script("in_progress", "in_progress", "completed")
+            with mock.patch.object(pro, "_ended", wraps=pro._ended) as ended:
+                said = here.line("research 'what now' --wait", tty=True, NO_COLOR="1")
+            self.assertEqual(ended.call_count, 2)
+            piped = here.line("jobs result 1 --wait --json")
+        self.assertEqual(said.status, 0)
+        self.assertIn(
+            "Job 1 runs. To wait for it elsewhere: perplexity-pro jobs result 1", said.err
+        )
+        self.assertIn("\rjob 1: 0 s", said.err)
+        self.assertEqual(said.err.count("\n"), 1)
+        last = said.err.rpartition("\r")
+        self.assertEqual((last[2], last[0].rpartition("\r")[2].strip()), ("", ""))
+        self.assertTrue(said.out.startswith('You asked "what now".'))
+        self.assertEqual(piped.json()["status"], "completed")
+        self.assertEqual(piped.err, "")
+
+    def test_an_answer_that_comes_right_after_ctrl_c_is_kept_and_named(self) -> None:
+        with console() as here:
+            gate = here.fake.hold("POST /v1/agent")
+            cancel = pro.Call.cancel
+
+            def interrupt(_: Json) -> None:
+                here.fake.wait_for("POST /v1/agent", 1)
+                raise KeyboardInterrupt
+
+            def release(call: Json) -> None:
+                cancel(call)
+                gate.set()
+
+            with (
+                mock.patch.object(pro._Watch, "tick", interrupt),
+                mock.patch.object(pro.Call, "cancel", release),
+            ):
+                said = here.line("ask 'hello there'")
+            self.assertEqual((said.status, said.out), (130, ""))
+            self.assertIn("job 1 is kept. Go on with: perplexity-pro jobs result 1", said.err)
+            self.assertIn('You asked "hello there"', here.line("jobs result 1").out)
+
+    def test_a_failed_run_ends_the_wait(self) -> None:
+        with console() as here, mock.patch.object(pro, "POLL_FIRST_S", 0.01):
+            here.fake.run_script("in_progress", "failed")
+            said = here.line("research 'what now' --wait --json")
+            again = here.line(f"jobs result 1 --output {here.folder}/report.md")
+            self.assertEqual(here.line("jobs status 1").status, 0)
+        self.assertEqual((said.status, said.json()["status"]), (6, "failed"))
+        self.assertEqual(again.status, 6)
+        self.assertIn("The run failed", again.out)
+
+
+# ---- Help and completion
+
+
+class Help(unittest.TestCase):
+    PAGES = ("--help", "--version", "help", "help ask", "help costs", "help topic projects")
+
+    def test_it_needs_no_key_no_network_and_no_folder_and_survives_bad_settings(self) -> None:
+        broken = {
+            "PERPLEXITY_API_KEY": "", "PERPLEXITY_BASE_URL": "ftp://x", "PERPLEXITY_ROUTING": "odd",
+            "PERPLEXITY_DATA_DIR": "/proc/none", "PERPLEXITY_READ_TIMEOUT": "-1",
+            "PERPLEXITY_TIER_LIGHT": "x/y",
+        }  # fmt: skip
+        pages = [*self.PAGES, *(f"{word} --help" for word in pro.COMMANDS)]
+        with console() as here:
+            for line in pages:
+                said = here.line(line, **broken)
+                self.assertEqual(said.status, 0, said.err)
+                self.assertTrue(said.out, line)
+                self.assertLessEqual(said.err.count("\n"), 1)
+            self.assertIn("Warning: PERPLEXITY", here.line("help", **broken).err)
+            self.assertEqual(here.fake.requests, [])
+            self.assertFalse(Path(here.folder, "data").exists())
+
+    def test_one_word_is_a_tool_before_it_is_a_topic(self) -> None:
+        with console() as here:
+            tool, topic = here.line("help projects").out, here.line("help topic projects").out
+            self.assertTrue(tool.startswith("perplexity-pro projects"), tool)
+            self.assertTrue(topic.startswith("A project groups"), topic)
+            self.assertIn("usage: perplexity-pro serve", here.line("help serve").out)
+            self.assertEqual(here.line("help nonsense").status, 2)
+
+    def test_examples_are_command_lines_that_can_be_read(self) -> None:
+        with console() as here:
+            for declared in pro.TOOLS.values():
+                page = here.line(f"help {declared.word}").out
+                lines = re.findall(r"^  perplexity-pro (.*)$", page, re.MULTILINE)
+                found = [read(shlex.split(line)).arguments for line in lines]
+                self.assertEqual(found, list(declared.examples))
+
+    def test_pages_fit_into_80_columns(self) -> None:
+        with console() as here, mock.patch.dict(os.environ, {"COLUMNS": "80"}):
+            for line in ["--help", *(f"{word} --help" for word in pro.COMMANDS)]:
+                page = here.line(line).out.partition("\nexamples:")[0]
+                self.assertLessEqual(max(map(len, page.splitlines())), 80, line)
+
+    def test_audit_names_hosts_files_and_variables_but_no_secret(self) -> None:
+        with console() as here:
+            proxy = "http://user:hush@proxy.example:3128"
+            said = here.line("audit", HTTPS_PROXY=proxy, PERPLEXITY_API_KEY_FILE="/k/key")
+        for expected in (here.fake.url, "proxy.example:3128", "/k/key", "data/perplexity.db"):
+            self.assertIn(expected, said.out)
+        self.assertNotIn("hush", said.out)
+        self.assertNotIn(here.fake.key, said.out)
+
+
+class Completion(unittest.TestCase):
+    def script(self, shell: str) -> str:
+        with console() as here:
+            return here.line(f"completion {shell}").out
+
+    def test_every_shell_gets_every_command_and_flag(self) -> None:
+        for shell in ("bash", "zsh", "fish", "powershell"):
+            script = self.script(shell)
+            for word in pro.COMMANDS:
+                self.assertIn(word, script)
+            for flag in ("max-results", "no-search", "dry-run", "html"):
+                self.assertIn(flag, script)
+
+    @unittest.skipUnless(shutil.which("bash"), "needs bash")
+    def test_bash_completes_commands_actions_flags_and_values(self) -> None:
+        script = self.script("bash")
+        expected = {
+            ("",): set(pro.COMMANDS),
+            ("ch",): {"chat"},
+            ("chat", "s"): {"send"},
+            ("ask", "--max"): {"--max-results", "--max-output-tokens"},
+            ("ask", "--recency", "w"): {"week"},
+            ("completion", "f"): {"fish"},
+        }
+        for words, offers in expected.items():
+            line = " ".join(shlex.quote(word) for word in ("perplexity-pro", *words))
+            test = f"COMP_WORDS=({line}); COMP_CWORD={len(words)}; _perplexity_pro"
+            done = subprocess.run(
+                ["bash", "-c", f'{script}\n{test}; echo "${{COMPREPLY[@]}}"'],  # noqa: S607 - any bash
+                capture_output=True, text=True, check=True, timeout=WAIT_S,
+            )  # fmt: skip
+            self.assertEqual(set(done.stdout.split()), offers, words)
+
+    @unittest.skipUnless(shutil.which("fish"), "needs fish")
+    def test_fish_takes_the_script(self) -> None:
+        script = self.script("fish")
+        command = ["fish", "--no-execute"]
+        done = subprocess.run(
+            command, input=script, capture_output=True, text=True, check=False, timeout=WAIT_S
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+# ---- As a process
+
+
+class Process(unittest.TestCase):
+    """What only shows from outside."""
+
+    def setUp(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.fake = FakePerplexity().start()
+        self.addCleanup(self.fake.stop)
+        self.environ = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("PERPLEXITY_", "PYTHON"))},
+            "PERPLEXITY_API_KEY": self.fake.key,
+            "PERPLEXITY_BASE_URL": self.fake.url,
+            "PERPLEXITY_DATA_DIR": f"{self.folder.name}/data",
+        }
+
+    def start(self, *words: str, **more: Json) -> subprocess.Popen[bytes]:
+        environ = {**self.environ, **more.pop("env", {})}
+        streams = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+        }
+        return subprocess.Popen(
+            [sys.executable, "-c", DRIVER, *words], env=environ, **{**streams, **more}
+        )
+
+    def run_words(self, *words: str, **more: Json) -> tuple[int, bytes, bytes]:
+        text = more.pop("input", None)
+        more.update({"stdin": subprocess.PIPE} if text is not None else {})
+        with self.start(*words, **more) as process:
+            out, err = process.communicate(text, WAIT_S)
+        self.assertNotIn(b"Traceback", err)
+        return process.returncode, out or b"", err
+
+    def test_piped_text_is_joined_and_the_answer_comes_as_utf_8_in_any_locale(self) -> None:
+        env = {
+            "LC_ALL": "C",
+            "PYTHONIOENCODING": "ascii",
+            "PYTHONUTF8": "0",
+            "PYTHONCOERCECLOCALE": "0",
+        }
+        text = "caf\u00e9 \U0001f600"
+        status, out, err = self.run_words("ask", "what is", input=text.encode(), env=env)
+        self.assertEqual((status, err), (0, b""))
+        self.assertIn(text, out.decode("utf-8"))
+        self.assertEqual(self.fake.requests[0].body["input"], f"what is\n\n{text}")
+
+    def test_a_reader_that_leaves_early_is_no_error(self) -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        process = self.start("ask", "q", stdout=writer)
+        os.close(writer)
+        with process:
+            _, err = process.communicate(timeout=WAIT_S)
+        self.assertEqual((process.returncode, err), (0, b""))
+
+    @unittest.skipUnless(Path("/dev/full").exists(), "needs /dev/full")
+    def test_a_full_device_is_1_with_a_line_that_names_the_kept_answer(self) -> None:
+        with Path("/dev/full").open("wb") as full:
+            status, _, err = self.run_words("ask", "q", stdout=full)
+            self.assertEqual(status, 1)
+            self.assertIn(b"cannot write standard output: No space left on device; the answer", err)
+            status, _, err = self.run_words("--help", stdout=full)
+            self.assertEqual((status, err.count(b"\n")), (1, 1))
+        status, out, _ = self.run_words("jobs", "result", "1")
+        self.assertEqual(status, 0)
+        self.assertIn(b"You asked", out)
+
+    def interrupted(self, route: str, *words: str) -> tuple[int, bytes, bytes]:
+        """Press Ctrl-C once a request has arrived, and read what was left."""
+        with self.start(*words) as process:
+            self.fake.wait_for(route, 1)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=WAIT_S)
+        self.assertNotIn(b"Traceback", err)
+        return process.returncode, out, err
+
+    @unittest.skipUnless(POSIX, "Ctrl-C cannot be sent to one process elsewhere")
+    def test_ctrl_c_during_a_wait_names_the_job_and_the_way_back(self) -> None:
+        self.fake.run_script("in_progress")
+        route = "GET /v1/agent/{id}"
+        status, out, err = self.interrupted(route, "research", "q", "--wait", "--json")
+        self.assertEqual((status, out), (130, b""))
+        self.assertIn(b"job 1 is kept. Go on with: perplexity-pro jobs result 1 --wait", err)
+        self.fake.finish_all()
+        status, out, _ = self.run_words("jobs", "result", "1", "--wait", "--json")
+        self.assertEqual((status, json.loads(out)["status"]), (0, "completed"))
+
+    @unittest.skipUnless(POSIX, "Ctrl-C cannot be sent to one process elsewhere")
+    def test_ctrl_c_during_a_question_ends_it_and_leaves_its_trace_in_the_ledger(self) -> None:
+        gate = self.fake.hold("POST /v1/agent")
+        status, out, err = self.interrupted("POST /v1/agent", "ask", "q")
+        gate.set()
+        self.assertEqual((status, out), (130, b""))
+        self.assertIn(b"may have been billed: see perplexity-pro usage", err)
+        _, out, _ = self.run_words("usage", "--json")
+        self.assertEqual(json.loads(out)["totals"]["calls"], 1)
+
+    @unittest.skipUnless(POSIX, "needs a pseudo terminal")
+    def test_ctrl_c_in_the_middle_of_a_stream_is_130_without_a_traceback(self) -> None:
+        import pty
+
+        gate = threading.Event()
+        self.fake.script("POST /v1/agent", streamed(delta("Once upon "), gate, delta("a time")))
+        ours, theirs = pty.openpty()
+        process = self.start("ask", "q", stdout=theirs, stderr=theirs, stdin=theirs)
+        os.close(theirs)
+        seen = b""
+        with process:
+            while b"Once upon" not in seen:
+                seen += os.read(ours, 1000)
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(OSError):  # the terminal's end, as Linux puts it
+                while chunk := os.read(ours, 1000):
+                    seen += chunk
+            self.assertEqual(process.wait(WAIT_S), 130)
+        os.close(ours)
+        gate.set()
+        self.assertNotIn(b"Traceback", seen)
+        self.assertIn(b"Stopped", seen)
+
+    @unittest.skipUnless(POSIX, "needs a pseudo terminal")
+    def test_without_words_a_terminal_gets_a_page_that_says_both(self) -> None:
+        import pty
+
+        ours, theirs = pty.openpty()
+        status, out, err = self.run_words(stdin=theirs)
+        os.close(theirs)
+        os.close(ours)
+        self.assertEqual(status, 0)
+        self.assertIn(b"An MCP server, when", out)
+        self.assertIn(b"perplexity-pro ask", out)
+        self.assertIn(b"perplexity-pro serve", err)
+
+    @unittest.skipUnless(POSIX, "needs a pseudo terminal")
+    def test_a_terminal_that_lacks_characters_shows_their_numbers(self) -> None:
+        import pty
+
+        ours, theirs = pty.openpty()
+        env = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "NO_COLOR": "1"}
+        process = self.start("ask", "caf\u00e9", stdin=theirs, stdout=theirs, env=env)
+        os.close(theirs)
+        seen = b""
+        with process:
+            with contextlib.suppress(OSError):
+                while chunk := os.read(ours, 1000):
+                    seen += chunk
+            self.assertEqual(process.wait(WAIT_S), 0)
+        os.close(ours)
+        self.assertIn(rb"caf\xe9", seen)
+
+    def test_without_words_a_pipe_gets_the_server(self) -> None:
+        message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        for words in ((), ("serve",)):
+            status, out, err = self.run_words(*words, input=json.dumps(message).encode() + b"\n")
+            self.assertEqual((status, err), (0, b""))
+            self.assertEqual(json.loads(out)["id"], 1)
+
+    def test_help_survives_a_home_that_is_none(self) -> None:
+        env = {"HOME": "/proc/1", "PERPLEXITY_DATA_DIR": "", "PERPLEXITY_API_KEY": ""}
+        for words in (("--help",), ("--version",), ("help", "ask")):
+            status, out, err = self.run_words(*words, env=env)
+            self.assertEqual((status, err), (0, b""))
+            self.assertTrue(out)
+
+    def test_importing_the_module_does_nothing(self) -> None:
+        code = (
+            f"import sys; sys.path.insert(0, {str(ROOT)!r}); import perplexity_pro_mcp, threading; "
+            "print(threading.active_count(), sys.stdout is sys.__stdout__, len(sys.argv))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, check=True, timeout=WAIT_S,
+            env={**self.environ, "HOME": self.folder.name}, cwd=self.folder.name,
+        )  # fmt: skip
+        self.assertEqual((done.stdout, done.stderr), (b"1 True 1\n", b""))
+        self.assertEqual(list(Path(self.folder.name).iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

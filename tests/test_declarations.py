@@ -1,0 +1,485 @@
+"""Chapter 4: schemas that every client takes, and arguments in every form that models send."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+import unittest
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from golden import assert_golden
+
+import perplexity_pro_mcp as app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Json = Any
+MOST_BYTES = 20_000
+FIRST_SIX = ("ask", "search", "models", "usage", "projects", "help")
+MOST_BYTES_OF_SIX = 11_000
+
+
+class SampleArgs(NamedTuple):
+    """One argument of every kind."""
+
+    action: Annotated[Literal["list", "delete"], app.Arg("What to do", positional=True)]
+    query: Annotated[str | list[str], app.Arg("What to look for")]
+    text: Annotated[str | None, app.Arg("A text", high=10)] = None
+    limit: Annotated[int, app.Arg("Entries", low=1, high=50)] = 20
+    number: Annotated[int | None, app.Arg("An id", low=1)] = None
+    score: Annotated[float | None, app.Arg("Lowest score", low=-1, high=1)] = None
+    anywhere: Annotated[float | None, app.Arg("Any number")] = None
+    confirm: Annotated[bool, app.Arg("Must be true")] = False
+    domains: Annotated[list[str] | None, app.Arg("Domains", high=3)] = None
+    items: Annotated[
+        list[dict[str, Json]] | None,
+        app.Arg("Texts", low=1, inside=(("key", "Its name"), ("text", "The text"))),
+    ] = None
+    schema: Annotated[dict[str, Json] | None, app.Arg("A schema")] = None
+    state: Annotated[Json, app.Arg("Anything")] = None
+
+
+class SampleResult(NamedTuple):
+    """A result with what output schemas must leave out."""
+
+    answer: str
+    maybe: str | None
+    parsed: Json
+    sources: list[SampleArgs]
+    words: tuple[str, ...]
+    share: float
+    nested: SampleArgs
+
+    def text(self) -> str:
+        """Nothing."""
+        return ""
+
+
+def sample(call: Any, args: SampleArgs) -> SampleResult:
+    raise NotImplementedError
+
+
+SAMPLE = app.Tool(
+    "perplexity_sample",
+    "Sample",
+    "Sample.",
+    "More.",
+    "free",
+    app.Effects(),
+    ({"action": "list", "query": "x"},),
+    sample,
+)
+
+
+def read(**arguments: Json) -> Any:
+    return app.read_arguments(SAMPLE, {"action": "list", "query": "x", **arguments})
+
+
+def each(*values: Json) -> tuple[Json, ...]:
+    return values
+
+
+def listed(declared: app.Tool) -> dict[str, Json]:
+    """The tool as tools/list shows it to the newest clients that shake hands."""
+    return app._listed(declared, app.LEGACY_VERSIONS[0])
+
+
+def size_of_list(tools: list[app.Tool]) -> int:
+    return len(app.json_text({"tools": [listed(tool) for tool in tools]}, ascii_only=True))
+
+
+class Refusals(unittest.TestCase):
+    def assert_refused(self, words: str, **arguments: Json) -> str:
+        """The message of the refusal: it names the argument, then says what is accepted."""
+        with self.assertRaises(app.ToolError) as caught:
+            read(**arguments)
+        error = caught.exception
+        self.assertEqual(error.kind, "invalid_request")
+        self.assertTrue(error.message.startswith(f"{next(reversed(arguments))}: "), error.message)
+        self.assertIn(words, error.message)
+        self.assertLess(len(error.message), 500)
+        return error.message
+
+
+class Reading(Refusals):
+    def test_values_of_their_type_are_taken_as_they_are(self) -> None:
+        given: dict[str, Json] = {
+            "action": "delete",
+            "query": ["a", "b"],
+            "text": " 10 chars ",
+            "limit": 50,
+            "number": 2**63 - 1,
+            "score": -1,
+            "anywhere": 12.5,
+            "confirm": True,
+            "domains": ["a.com"],
+            "items": [{"key": "k", "text": "t"}],
+            "schema": {"type": "object"},
+            "state": [1, {"a": None}],
+        }
+        self.assertEqual(app.read_arguments(SAMPLE, given), SampleArgs(**given))
+
+    def test_types_may_come_as_json_text(self) -> None:
+        for name, text, value in (
+            ("limit", "5", 5),
+            ("limit", " 5.0 ", 5),
+            ("limit", "1e1", 10),
+            ("score", "0.5", 0.5),
+            ("score", "1", 1.0),
+            ("confirm", "true", True),
+            ("confirm", " False ", False),
+            ("domains", '["a.com", "b.com"]', ["a.com", "b.com"]),
+            ("domains", '"a.com"', ["a.com"]),
+            ("domains", "a.com", ["a.com"]),
+            ("query", '["a", "b"]', ["a", "b"]),
+            ("items", '[{"text": "t"}]', [{"text": "t"}]),
+            ("schema", '{"type": "object"}', {"type": "object"}),
+            ("state", '{"a": 1}', {"a": 1}),
+            ("state", "[1, 2]", [1, 2]),
+        ):
+            found = getattr(read(**{name: text}), name)
+            self.assertEqual(found, value, name)
+            self.assertIs(type(found), type(value), name)
+
+    def test_text_that_only_looks_like_json_stays_text(self) -> None:
+        for text in ("[1]", '["a"', "[web:1] what is that?", '"quoted"', "{}", "null", "12"):
+            self.assertEqual(read(query=text).query, [text])
+        for text in ("12", "true", "null", '"a"', "{broken", "plain"):
+            self.assertEqual(read(state=text).state, text)
+        self.assertEqual(read(text="[1, 2]").text, "[1, 2]")
+
+    def test_whole_floats_are_whole_numbers(self) -> None:
+        for value in (5.0, 1e1, "5.0", "1e1", 50.0):
+            found = read(limit=value).limit
+            self.assertIs(type(found), int)
+        self.assertIs(type(read(score=1).score), float)
+
+    def test_choices_are_taken_in_any_case(self) -> None:
+        for word in ("delete", "DELETE", " Delete\n"):
+            self.assertEqual(read(action=word).action, "delete")
+
+    def test_null_and_nothing_mean_that_an_optional_argument_is_absent(self) -> None:
+        defaults = read()
+        for name in SampleArgs._field_defaults:
+            for nothing in (None, "", "  ", "\n"):
+                self.assertEqual(read(**{name: nothing}), defaults, name)
+
+    def test_line_breaks_quotes_and_length_are_no_obstacle(self) -> None:
+        query = 'one\ntwo\t"three" \\ \u0000 ' + "x" * 100_000
+        self.assertEqual(read(query=query).query, [query])
+
+    def test_what_gemini_adds_to_every_call_is_ignored(self) -> None:
+        for value in each(True, False, None, "x", {}):
+            self.assertEqual(read(wait_for_previous=value), read())
+
+
+class Refusing(Refusals):
+    def test_numbers_outside_their_bounds_or_kind(self) -> None:
+        for value in each(0, -1, 51, 1e9, 2.5, "2.5", "x", "0x5", [5], {}, "NaN", "[5]", "51"):
+            self.assert_refused("must be a whole number from 1 to 50, not ", limit=value)
+        for value in each(float("nan"), float("inf"), -1e999, 10**400, "1e999", "-1e999"):
+            self.assert_refused("must be a whole number from 1 to 50, not ", limit=value)
+            self.assert_refused("must be a number from -1 to 1, not ", score=value)
+            self.assert_refused("must be a number, not ", anywhere=value)
+            self.assert_refused("must be a whole number of at least 1, not ", number=value)
+        self.assert_refused("must be a whole number of at least 1, not 0", number=0)
+        self.assert_refused("must be a whole number of at least 1, not 92233720", number=2**63)
+
+    def test_booleans_are_no_numbers_and_numbers_no_booleans(self) -> None:
+        for value in each(True, False, "true", "False"):
+            self.assert_refused("must be a whole number", limit=value)
+            self.assert_refused("must be a number", score=value)
+        for value in each(0, 1, 1.0, "1", "yes", "on", [], [True], {}):
+            self.assert_refused("must be true or false, not ", confirm=value)
+
+    def test_texts(self) -> None:
+        for value in each(5, True, ["a"], {}):
+            self.assert_refused("must be text.", text=value)
+        self.assert_refused("must be at most 10 characters, not 11.", text="x" * 11)
+
+    def test_choices(self) -> None:
+        for value in each("remove", "", 5, None, ["list"], {"list": 1}, "x" * 5000):
+            message = "is required" if value is None else "must be one of list, delete, not "
+            self.assert_refused(message, action=value)
+
+    def test_lists(self) -> None:
+        for value in each(5, [5], ["a", None], {"a": 1}, "5", "[5]", '{"a": 1}', [["a"]]):
+            self.assert_refused("must be a list of texts, for example a JSON array.", domains=value)
+        for value in each("x", ["x"], [{}, "x"], {"a": 1}, 5, "[1]"):
+            self.assert_refused("must be a list of objects, for example a JSON array.", items=value)
+        self.assert_refused("must have at most 3 entries, not 4.", domains=["a"] * 4)
+        self.assert_refused("must have at least 1 entries, not 0.", items=[])
+        for value in each(5, [5], {"a": 1}, True, ["a", None]):
+            self.assert_refused("must be text or a list of texts.", query=value)
+
+    def test_objects_and_what_may_be_anything(self) -> None:
+        for value in each(5, [], "x", "[1]", True, "{broken"):
+            self.assert_refused("must be a JSON object.", schema=value)
+        for value in each(5, True, 1.5):
+            self.assert_refused("must be text, an object or a list.", state=value)
+
+    def test_nesting_beyond_all_reason_wherever_it_may_stand(self) -> None:
+        deep: Json = {}
+        for _ in range(99):
+            deep = {"a": deep}
+        self.assertEqual(read(schema=deep).schema, deep)
+        too_deep: dict[str, Json] = {
+            "schema": {"a": deep},
+            "state": [deep],
+            "items": [deep],
+        }
+        for name, value in too_deep.items():
+            for form in (value, json.dumps(value)):
+                self.assert_refused("must not be nested deeper than 100 levels.", **{name: form})
+        self.assert_refused("must be a JSON object", schema="[" * 100_000)
+
+    def test_a_refused_value_is_repeated_short_and_on_one_line(self) -> None:
+        message = self.assert_refused("not ", limit="two\nlines \x1b[1m" + "x" * 5000)
+        self.assertRegex(message, r"not two lines \[1mx+\u2026\.\Z")
+        self.assertLess(len(message), 130)
+
+    def test_a_missing_argument_is_named_with_its_choices_and_an_example(self) -> None:
+        for nothing in ({}, {"action": None}):
+            with self.assertRaises(app.ToolError) as caught:
+                app.read_arguments(SAMPLE, nothing)
+            self.assertEqual(
+                caught.exception.message,
+                "action: is required: What to do, one of list, delete. "
+                'Example arguments: {"action":"list","query":"x"}.',
+            )
+        with self.assertRaisesRegex(app.ToolError, r"\Aquery: is required: What to look for\. Ex"):
+            app.read_arguments(SAMPLE, {"action": "list"})
+
+    def test_an_unknown_name_is_named_with_the_nearest_one_or_all(self) -> None:
+        for name, near in {"lmit": "limit", "Domain": "domains", "TEXT": "text"}.items():
+            self.assert_refused(f'unknown argument; did you mean "{near}"?', **{name: 1})
+        self.assert_refused("unknown argument; known arguments: action, query, ", zzzzz=1)
+        for name in ("strip_thinking", "reasoning_effort", "messages"):
+            self.assert_refused("unknown argument", **{name: None})
+        with self.assertRaises(app.ToolError) as caught:
+            read(**{"a\nb\x1b" * 1000: 1})
+        self.assertLess(len(caught.exception.message), 300)
+        self.assertNotIn("\x1b", caught.exception.message)
+
+
+class EveryTool(unittest.TestCase):
+    def test_every_example_is_accepted(self) -> None:
+        for declared in app.TOOLS.values():
+            self.assertTrue(declared.examples)
+            for example in declared.examples:
+                found = app.read_arguments(declared, example)
+                self.assertIsInstance(found, app.arguments_of(declared))
+
+    def test_every_example_survives_as_text_and_with_every_other_argument_empty(self) -> None:
+        for declared in app.TOOLS.values():
+            for example in declared.examples:
+                wanted = app.read_arguments(declared, example)
+                texts = {
+                    name: value if isinstance(value, str) else json.dumps(value)
+                    for name, value in example.items()
+                }
+                self.assertEqual(app.read_arguments(declared, texts), wanted)
+                for nothing in (None, ""):
+                    empty = dict.fromkeys(app.arguments_of(declared)._field_defaults, nothing)
+                    self.assertEqual(app.read_arguments(declared, {**empty, **example}), wanted)
+
+    def test_an_empty_call_says_what_is_missing_and_shows_an_example(self) -> None:
+        for declared in app.TOOLS.values():
+            required = app.input_schema(declared).get("required", [])
+            if not required:
+                app.read_arguments(declared, {})
+                continue
+            with self.assertRaises(app.ToolError) as caught:
+                app.read_arguments(declared, {})
+            self.assertTrue(caught.exception.message.startswith(f"{required[0]}: is required"))
+            self.assertIn(app.json_text(declared.examples[0]), caught.exception.message)
+
+    def test_whatever_arguments_hold_the_result_is_a_record_or_a_refusal_by_name(self) -> None:
+        luck = random.Random(5)  # noqa: S311 - the same numbers in every run, nothing secret
+        values: list[Json] = [
+            *(None, True, False, 0, -1, 1, 5.0, 2.5, 1e999, float("nan"), 10**30),
+            *("", " ", "a", "5", "true", "NaN", "[]", "{}", '["a"]', "[1]", "\ud83d", "\x00"),
+            *([], ["a"], [1], [[]], [{}], [None], {}, {"a": {}}, "x" * 100_000, "[" * 5000),
+        ]
+        for declared in app.TOOLS.values():
+            fields = app.fields_of(app.arguments_of(declared))
+            for _ in range(400):
+                names = luck.sample([field.name for field in fields], luck.randint(0, len(fields)))
+                raw = {name: luck.choice(values) for name in names}
+                try:
+                    found = app.read_arguments(declared, raw)
+                except app.ToolError as error:
+                    self.assertEqual(error.kind, "invalid_request")
+                    self.assertIn(error.message.partition(":")[0], [field.name for field in fields])
+                else:
+                    self.assertIsInstance(found, app.arguments_of(declared))
+
+
+class Schemas(unittest.TestCase):
+    def nodes(self, schema: Json) -> Iterator[dict[str, Json]]:
+        """The schema and every schema inside it."""
+        yield schema
+        for inner in schema.get("properties", {}).values():
+            yield from self.nodes(inner)
+        if "items" in schema:
+            yield from self.nodes(schema["items"])
+
+    def test_a_schema_says_what_the_record_says(self) -> None:
+        self.assertEqual(
+            app.input_schema(SAMPLE),
+            {
+                "type": "object",
+                "properties": {
+                    "action": {
+                        "type": "string",
+                        "description": "What to do",
+                        "enum": ["list", "delete"],
+                    },
+                    "query": {"type": "string", "description": "What to look for"},
+                    "text": {"type": "string", "description": "A text"},
+                    "limit": {"type": "integer", "description": "Entries (1 to 50, default 20)"},
+                    "number": {"type": "integer", "description": "An id (at least 1)"},
+                    "score": {"type": "number", "description": "Lowest score (-1 to 1)"},
+                    "anywhere": {"type": "number", "description": "Any number"},
+                    "confirm": {"type": "boolean", "description": "Must be true"},
+                    "domains": {
+                        "type": "array",
+                        "description": "Domains",
+                        "items": {"type": "string"},
+                    },
+                    "items": {
+                        "type": "array",
+                        "description": "Texts",
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "key": {"type": "string", "description": "Its name"},
+                                "text": {"type": "string", "description": "The text"},
+                            },
+                        },
+                    },
+                    "schema": {"type": "object", "description": "A schema"},
+                    "state": {"type": "string", "description": "Anything"},
+                },
+                "required": ["action", "query"],
+            },
+        )
+        self.assertEqual(
+            app.output_schema(SAMPLE),
+            {
+                "type": "object",
+                "properties": {
+                    "answer": {"type": "string"},
+                    "sources": {"type": "array", "items": {"type": "object"}},
+                    "words": {"type": "array", "items": {"type": "string"}},
+                    "share": {"type": "number"},
+                    "nested": {"type": "object"},
+                },
+            },
+        )
+
+    def test_no_schema_holds_what_some_client_refuses(self) -> None:
+        kinds = {"string", "integer", "number", "boolean", "array", "object"}
+        allowed = {"type", "description", "properties", "items", "enum", "required"}
+        for declared in app.TOOLS.values():
+            for schema in (app.input_schema(declared), app.output_schema(declared)):
+                self.assertEqual(schema["type"], "object")
+                for node in self.nodes(schema):
+                    self.assertLessEqual(set(node), allowed, declared.name)
+                    self.assertIn(node.get("type"), kinds, f"{declared.name}: {node}")
+                    self.assertEqual("items" in node, node["type"] == "array", declared.name)
+                    self.assertTrue(all(isinstance(word, str) for word in node.get("enum", [])))
+                    self.assertTrue("enum" not in node or node["type"] == "string")
+                    for name in node.get("properties", {}):
+                        self.assertRegex(name, r"\A[A-Za-z0-9_]{1,64}\Z")
+
+    def test_every_argument_is_described_and_the_required_ones_exist(self) -> None:
+        for declared in app.TOOLS.values():
+            schema = app.input_schema(declared)
+            for node in self.nodes({**schema, "description": "root"}):
+                for name, inner in node.get("properties", {}).items():
+                    self.assertTrue(inner.get("description", "").strip(), f"{declared.name}.{name}")
+            self.assertLessEqual(set(schema.get("required", [])), set(schema["properties"]))
+
+    def test_an_error_object_conforms_to_every_output_schema(self) -> None:
+        for declared in app.TOOLS.values():
+            schema = app.output_schema(declared)
+            self.assertNotIn("required", schema)
+            self.assertNotIn("category", schema["properties"])
+            self.assertIn(schema["properties"].get("message", {}).get("type"), {None, "string"})
+
+    def test_bounds_and_defaults_stand_in_the_words(self) -> None:
+        for declared in app.TOOLS.values():
+            for field in app.fields_of(app.arguments_of(declared)):
+                words = app.input_schema(declared)["properties"][field.name]["description"]
+                for bound in (field.arg.low, field.arg.high):
+                    if field.shape.kind in {"integer", "number"} and bound is not None:
+                        self.assertRegex(words, rf"(?<![\d.]){bound:.12g}(?![\d.])", field.name)
+                if isinstance(field.default, (str, int)) and field.default:
+                    self.assertIn(f"default {field.default}", words)
+
+
+class Definitions(unittest.TestCase):
+    def test_names_are_short_plain_and_unique(self) -> None:
+        self.assertEqual(len(app.TOOLS), 11)
+        for name, declared in app.TOOLS.items():
+            self.assertEqual(name, declared.name)
+            self.assertEqual(declared.name, f"perplexity_{declared.word}")
+            self.assertRegex(name, r"\Aperplexity_[a-z0-9_]+\Z")
+            self.assertLess(len(f"mcp__{'s' * 20}__{name}"), 60)
+
+    def test_descriptions_tell_purpose_first_and_name_the_cost(self) -> None:
+        for declared in app.TOOLS.values():
+            words = declared.description
+            self.assertLess(len(words.encode()), 2000, declared.name)
+            self.assertTrue(words.startswith(declared.summary))
+            self.assertRegex(declared.summary, r"\A[A-Z][^.]{30,160}\.\Z", declared.name)
+            self.assertTrue(words.endswith(f"Cost: {declared.cost}."), declared.name)
+            self.assertTrue(words.isascii(), declared.name)
+            others = set(re.findall(r"perplexity_\w+", words)) - {"perplexity_"}
+            self.assertLessEqual(others, set(app.TOOLS), declared.name)
+
+    def test_descriptions_point_to_a_sibling(self) -> None:
+        for declared in app.TOOLS.values():
+            if declared.word != "help":
+                self.assertRegex(declared.details, r"perplexity_[a-z]+", declared.name)
+
+    def test_the_instructions_are_short_and_only_name_tools_that_exist(self) -> None:
+        for routing in ({}, {"PERPLEXITY_MODEL": "m" * 200}):
+            words = app.instructions(app.read_settings(routing))
+            self.assertLess(len(words.encode()), 2000)
+            self.assertLessEqual(set(re.findall(r"perplexity_[a-z]+", words)), set(app.TOOLS))
+
+    def test_hints_are_complete_and_do_not_contradict_each_other(self) -> None:
+        for declared in app.TOOLS.values():
+            hints = app.tool_hints(declared)
+            expected = {"readOnlyHint", "openWorldHint"}
+            if not hints["readOnlyHint"]:
+                expected |= {"destructiveHint", "idempotentHint"}
+            self.assertEqual(set(hints), expected, declared.name)
+            self.assertTrue(all(isinstance(hint, bool) for hint in hints.values()))
+            deletes = "delete" in str(app.input_schema(declared)["properties"].get("action"))
+            cancels = "cancel" in str(app.input_schema(declared)["properties"].get("action"))
+            self.assertEqual(hints.get("destructiveHint", False), deletes or cancels, declared.name)
+
+    def test_the_whole_list_stays_small(self) -> None:
+        tools = list(app.TOOLS.values())
+        self.assertLessEqual(size_of_list(tools), MOST_BYTES)
+        six = [tool for tool in tools if tool.word in FIRST_SIX]
+        self.assertEqual(len(six), len(FIRST_SIX))
+        self.assertLessEqual(size_of_list(six), MOST_BYTES_OF_SIX)
+
+    def test_the_list_is_the_one_that_was_reviewed(self) -> None:
+        tools = {"tools": [listed(declared) for declared in app.TOOLS.values()]}
+        assert_golden(self, "tools_list.json", json.dumps(tools, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,270 @@
+"""Chapter 5: owner-only folders and files, the key file, replacement that is whole or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import perplexity_pro_mcp as app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEY = "pplx-" + "aB3" * 16
+POSIX = os.name != "nt"
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@contextlib.contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+class Scratch(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name).resolve()
+
+    def data_folder(self, name: str) -> Path:
+        return app.data_folder(app.Settings(data_dir=str(self.folder / name)))
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir())
+
+
+class DataFolder(Scratch):
+    @unittest.skipUnless(POSIX, "modes are POSIX")
+    def test_every_folder_that_is_made_is_its_owners_alone_whatever_the_umask(self) -> None:
+        for mask in (0, 0o022, 0o077):
+            with umask(mask):
+                made = self.data_folder(f"m{mask}/b/c")
+            for path in (made, made.parent, made.parent.parent):
+                self.assertEqual(mode_of(path), 0o700, f"{path} under {mask:o}")
+
+    @unittest.skipUnless(POSIX, "modes are POSIX")
+    def test_a_looser_one_is_tightened_and_what_lies_above_it_is_left(self) -> None:
+        (self.folder / "a").mkdir(mode=0o755)
+        (self.folder / "a" / "b").mkdir()
+        (self.folder / "a" / "b").chmod(0o777)
+        self.assertEqual(mode_of(self.data_folder("a/b")), 0o700)
+        self.assertEqual(mode_of(self.folder / "a"), 0o755)
+
+    def test_what_cannot_be_a_folder_is_an_os_error(self) -> None:
+        (self.folder / "file").write_text("x")
+        for name in ("file", "file/below"):
+            with self.assertRaises(OSError):
+                self.data_folder(name)
+        with self.assertRaises(OSError):
+            app.data_folder(app.Settings(data_dir=""))
+        self.assertEqual(self.names(), ["file"])
+
+
+class OwnFiles(Scratch):
+    @unittest.skipUnless(POSIX, "modes are POSIX")
+    def test_a_file_is_made_for_its_owner_or_tightened_with_its_contents_kept(self) -> None:
+        path = self.folder / "perplexity.db"
+        with umask(0):
+            app.own_file(path)
+        self.assertEqual(mode_of(path), 0o600)
+        path.write_bytes(b"rows")
+        path.chmod(0o664)
+        app.own_file(path)
+        self.assertEqual((mode_of(path), path.read_bytes()), (0o600, b"rows"))
+
+    def test_a_folder_in_its_place_is_left_to_whoever_opens_it(self) -> None:
+        app.own_file(self.folder)
+        self.assertEqual(self.names(), [])
+
+    def test_a_copy_is_exact_and_its_owners_alone(self) -> None:
+        source, target = self.folder / "a", self.folder / "b"
+        source.write_bytes(os.urandom(3 << 20))
+        with umask(0):
+            app.copy_file(source, target)
+        self.assertEqual(target.read_bytes(), source.read_bytes())
+        if POSIX:
+            self.assertEqual(mode_of(target), 0o600)
+
+    def test_a_copy_replaces_nothing(self) -> None:
+        source, target = self.folder / "a", self.folder / "b"
+        source.write_bytes(b"new")
+        target.write_bytes(b"old")
+        with self.assertRaises(FileExistsError):
+            app.copy_file(source, target)
+        self.assertEqual(target.read_bytes(), b"old")
+
+    def test_a_copy_that_breaks_off_leaves_nothing_that_passes_for_one(self) -> None:
+        source, target = self.folder / "a", self.folder / "b"
+        source.write_bytes(b"x")
+        with mock.patch("os.fsync", side_effect=OSError("disk full")), self.assertRaises(OSError):
+            app.copy_file(source, target)
+        self.assertEqual(self.names(), ["a"])
+
+
+class Reading(Scratch):
+    def test_text_is_read_without_its_byte_order_mark(self) -> None:
+        path = self.folder / "a"
+        path.write_bytes("\ufeffGröße\r\n".encode())
+        self.assertEqual(app.read_text(path, 100), "Größe\r\n")
+
+    def test_the_limit_is_a_limit_on_bytes(self) -> None:
+        path = self.folder / "a"
+        path.write_bytes("ö".encode() * 5)
+        self.assertEqual(app.read_text(path, 10), "ö" * 5)
+        with self.assertRaisesRegex(ValueError, "larger than 9 bytes"):
+            app.read_text(path, 9)
+
+    def test_bytes_are_read_up_to_the_limit(self) -> None:
+        path = self.folder / "a"
+        path.write_bytes(b"\xff\x00abc")
+        self.assertEqual(app.read_bytes(path, 3), b"\xff\x00a")
+        self.assertEqual(app.read_bytes(path, 100), b"\xff\x00abc")
+
+    def test_what_is_not_text_or_not_there_is_an_error_of_its_kind(self) -> None:
+        path = self.folder / "a"
+        path.write_bytes(b"\xff\xfe\x00")
+        with self.assertRaises(ValueError):
+            app.read_text(path, 100)
+        for missing in (self.folder, self.folder / "none"):
+            with self.assertRaises(OSError):
+                app.read_text(missing, 100)
+
+
+class Replacing(Scratch):
+    def test_a_new_file_is_its_owners_alone(self) -> None:
+        path = self.folder / "a.json"
+        with umask(0):
+            app.replace_file(path, "Größe\n")
+        self.assertEqual(path.read_bytes(), "Größe\n".encode())
+        app.replace_file(path, b"\xff\r\n")
+        self.assertEqual(path.read_bytes(), b"\xff\r\n")
+        if POSIX:
+            self.assertEqual(mode_of(path), 0o600)
+        self.assertEqual(self.names(), ["a.json"])
+
+    @unittest.skipUnless(POSIX, "modes are POSIX")
+    def test_the_mode_of_the_file_that_is_replaced_is_kept(self) -> None:
+        path = self.folder / "a.json"
+        for mode in (0o644, 0o600, 0o664, 0o400):
+            path.write_text("old")
+            path.chmod(mode)
+            with umask(0o077):
+                app.replace_file(path, "new")
+            self.assertEqual((mode_of(path), path.read_text()), (mode, "new"))
+            path.unlink()
+
+    @unittest.skipUnless(POSIX, "links need rights on Windows")
+    def test_a_link_stays_a_link_and_what_it_names_is_replaced(self) -> None:
+        real, link = self.folder / "real", self.folder / "link"
+        real.write_text("old")
+        link.symlink_to(real)
+        app.replace_file(link, "new")
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(real.read_text(), "new")
+
+    def test_whatever_fails_the_old_file_is_whole_and_nothing_lies_beside_it(self) -> None:
+        path = self.folder / "a.json"
+        path.write_text("old")
+        for broken in ("os.fsync", "pathlib.Path.replace"):
+            error: Any = KeyboardInterrupt if broken == "os.fsync" else OSError("no")
+            with mock.patch(broken, side_effect=error), self.assertRaises((OSError, BaseException)):
+                app.replace_file(path, "new")
+            self.assertEqual((path.read_text(), self.names()), ("old", ["a.json"]), broken)
+        with self.assertRaises(ValueError):
+            app.replace_file(path, "half a character: \ud83d")
+        self.assertEqual((path.read_text(), self.names()), ("old", ["a.json"]))
+
+    def test_a_missing_folder_is_an_os_error(self) -> None:
+        with self.assertRaises(OSError):
+            app.replace_file(self.folder / "none" / "a", "x")
+
+
+class FindingTheKey(Scratch):
+    def settings(self, **variables: str) -> Any:
+        return app.read_settings({"HOME": str(self.folder), **variables})
+
+    def file(self, content: bytes, mode: int = 0o600) -> str:
+        path = self.folder / "key"
+        path.unlink(missing_ok=True)
+        path.write_bytes(content)
+        path.chmod(mode)
+        return str(path)
+
+    def found(self, name: str) -> Any:
+        return app.find_key(self.settings(PERPLEXITY_API_KEY_FILE=name))
+
+    def test_the_variable_comes_before_the_file(self) -> None:
+        name = self.file(b"other")
+        found = app.find_key(self.settings(PERPLEXITY_API_KEY=KEY, PERPLEXITY_API_KEY_FILE=name))
+        self.assertEqual(found, app.FoundKey(KEY, "PERPLEXITY_API_KEY"))
+
+    def test_the_file_is_taken_where_the_variable_holds_no_key(self) -> None:
+        name = self.file(f"\ufeff {KEY}\r\n".encode())
+        for text in ("", "${PERPLEXITY_API_KEY}", "two words"):
+            found = app.find_key(
+                self.settings(PERPLEXITY_API_KEY=text, PERPLEXITY_API_KEY_FILE=name)
+            )
+            self.assertEqual(found, app.FoundKey(KEY, "PERPLEXITY_API_KEY_FILE"))
+
+    @unittest.skipUnless(POSIX, "modes are POSIX")
+    def test_a_file_that_others_may_read_or_write_is_refused(self) -> None:
+        for mode in (0o644, 0o640, 0o604, 0o620, 0o602, 0o610, 0o777):
+            found = self.found(self.file(KEY.encode(), mode))
+            self.assertIsNone(found.key, oct(mode))
+            self.assertIn("can be read by others (chmod 600 it)", found.problem)
+        for mode in (0o600, 0o400, 0o700):
+            self.assertEqual(self.found(self.file(KEY.encode(), mode)).key, KEY, oct(mode))
+
+    def test_without_a_key_every_place_that_was_looked_at_is_named(self) -> None:
+        found = app.find_key(self.settings())
+        self.assertIsNone(found.key)
+        for words in (
+            "PERPLEXITY_API_KEY is not set",
+            "PERPLEXITY_API_KEY_FILE is not set",
+            "env block",
+            "restart the client",
+        ):
+            self.assertIn(words, found.problem)
+
+    def test_what_is_wrong_with_the_file_is_said_and_its_content_is_not(self) -> None:
+        for content, words in {
+            b"": "the file in PERPLEXITY_API_KEY_FILE is empty",
+            b"<key>": "holds a placeholder",
+            b"hunter2 hunter2": "holds characters that no key has",
+            b"hunter2\xff": "cannot be read",
+            b"hunter2" * 1000: "cannot be read",
+        }.items():
+            problem = self.found(self.file(content)).problem
+            self.assertIn(words, problem)
+            self.assertNotIn("hunter2", problem)
+            self.assertIn("PERPLEXITY_API_KEY is not set, and the file in", problem)
+
+    def test_what_is_no_file_is_refused_and_nothing_is_raised(self) -> None:
+        names = [str(self.folder), str(self.folder / "none"), "~nobody-of-that-name/key", "key"]
+        if hasattr(os, "mkfifo"):
+            os.mkfifo(self.folder / "pipe", 0o600)  # opening it would wait for a writer
+            names.append(str(self.folder / "pipe"))
+        for name in (*names, "a" * 5000, "\udc80"):
+            found = self.found(name)
+            self.assertIsNone(found.key)
+            self.assertRegex(found.problem, "FILE (names no regular file|cannot be read)")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,949 @@
+"""Chapter 10: bodies field by field, and replies in which nothing is where it should be."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import sys
+import time
+import unittest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from golden import assert_golden
+
+import perplexity_pro_mcp as app
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Json = Any
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+FILTERS: dict[str, Json] = {
+    "domains": ["example.org", "example.com"],
+    "after": "2026-09-15",
+    "before": "2026-10-09",
+    "country": "US",
+    "max_results": 5,
+}
+
+# Agent requests; the golden file holds the body of each.
+AGENT_REQUESTS: list[dict[str, Json]] = [
+    {"input": "q", "preset": "fast"},
+    {"input": "q", "preset": "low", "filters": {"recency": "week"}},
+    {"input": "q", "preset": "medium", "filters": FILTERS, "instructions": "Be terse."},
+    {"input": "q", "preset": "fast", "max_output_tokens": 16, "json_schema": SCHEMA},
+    {"input": "q", "preset": "medium", "background": True},
+    {"input": "q", "preset": "high", "background": True, "filters": {"domains": ["-a.com"]}},
+    {"input": "q", "model": "perplexity/sonar"},
+    {"input": "q", "model": "perplexity/sonar", "search": False},
+    {"input": "q", "model": "openai/gpt-6-luna", "filters": FILTERS, "max_output_tokens": 64000},
+    {"input": "q", "model": "openai/gpt-6-luna", "filters": {"max_results": 1}},
+    {"input": "q", "model": "anthropic/claude-sonnet-5-5"},
+    {"input": "q", "model": "anthropic/claude-sonnet-5-5", "max_output_tokens": 100},
+    {"input": "q", "model": "anthropic/claude-opus-5-5", "search": False, "json_schema": SCHEMA},
+    {"input": "q", "preset": "fast", "previous_response_id": "resp_1"},
+    {"input": [{"type": "message", "role": "user", "content": "a"}], "model": "xai/grok-4.7"},
+]
+# Searches, likewise.
+SEARCHES: list[dict[str, Json]] = [
+    {"query": "q"},
+    {"query": ["a", "b"], "search_type": "web"},
+    {"query": "q", "max_results": 1},
+    {"query": "q", "max_tokens": 16384},
+    {"query": "q", "max_tokens_per_page": 4096},
+    {"query": "q", "domains": ["-Reddit.com", "-pinterest.com"]},
+    {"query": "q", "recency": "hour"},
+    {"query": "q", "after": "2026-01-05"},
+    {"query": "q", "before": "2026-12-31"},
+    {"query": "q", "updated_after": "2026-01-05"},
+    {"query": "q", "updated_before": "2026-12-31"},
+    {"query": "q", "languages": ["en", "de"]},
+    {"query": "q", "country": "us"},
+    {"query": "q", "domains": [], "languages": []},
+]
+
+GOOD_RUN: dict[str, Json] = {
+    "id": "resp_7c0e4d56-1f7a-4a55-9b1e-5f3c2d1e0a01",
+    "object": "response",
+    "status": "completed",
+    "model": "openai/gpt-6-luna",
+    "created_at": 1791572838,
+    "error": None,
+    "incomplete_details": None,
+    "output": [
+        {
+            "type": "search_results",
+            "queries": ["height of Everest"],
+            "results": [
+                {
+                    "id": 1,
+                    "url": "https://example.org/everest",
+                    "title": "Mount Everest",
+                    "snippet": "Everest is 8,849 metres high.",
+                    "date": "2024-02-11",
+                    "last_updated": "2026-10-01",
+                    "source": "web",
+                },
+                {"id": 2, "url": "https://example.org/peaks", "title": "Highest peaks"},
+            ],
+        },
+        {"type": "fetch_url_results", "contents": [{"url": "https://example.net/", "title": "N"}]},
+        {"type": "finance_results", "results": [{"sources": ["https://example.com/q"]}]},
+        {"type": "skill_loaded", "name": "x"},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [
+                {
+                    "type": "output_text",
+                    "text": "<think>hm</think>8,849 metres.[1] See [more](https://example.com/x).",
+                    "annotations": [
+                        {"type": "url_citation", "url": "https://example.com/a", "title": "A"}
+                    ],
+                }
+            ],
+        },
+    ],
+    "usage": {
+        "input_tokens": 3210,
+        "output_tokens": 42,
+        "total_tokens": 3252,
+        "input_tokens_details": {"cached_tokens": 1780},
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "tool_calls_details": {"search_web": {"invocation": 1, "cost_usd": 0.001}},
+        "cost": {"currency": "USD", "total_cost": 0.00122},
+    },
+}
+GOOD_SEARCH: dict[str, Json] = {
+    "id": "3db7385a-25f7-41ce-97be-4e0045c8e667",
+    "server_time": None,
+    "results": [
+        {
+            "title": "Ownership",
+            "url": "https://example.org/ownership",
+            "snippet": "# Ownership\n...",
+            "date": "2026-10-08",
+            "last_updated": "2026-10-09",
+        },
+        {"title": "Comptime", "url": "https://example.org/c", "snippet": "x", "date": None},
+    ],
+}
+GOOD_MODELS: dict[str, Json] = {
+    "object": "list",
+    "data": [
+        {
+            "id": "anthropic/claude-haiku-4-5",
+            "object": "model",
+            "created": 0,
+            "owned_by": "anthropic",
+            "pricing": {
+                "input": 1,
+                "output": 5,
+                "cache_write": 1.25,
+                "cache_read": 0.1,
+                "unit": "usd_per_1m_tokens",
+            },
+        },
+        {"id": "google/gemini-3.8-flash", "owned_by": "google", "pricing": {"input": 0.75}},
+    ],
+}
+ODD: list[Json] = [
+    *(None, True, False, 0, -1, 1.5, 1e999, 10**30),
+    *("", " ", "x", "\ud83d", "\x1b[1m\u202e", "https://[", "9" * 100, "x" * 30_000),
+    *([], {}, [None], [[]], ["x"], [{}], {"a": 1}, {"message": ["x"]}),
+]
+
+
+def odd_forms(good: Json) -> Iterator[Json]:
+    """The reply with each of its parts left out, or put in every wrong form, one at a time."""
+
+    def places(value: Json, path: tuple[Json, ...]) -> Iterator[tuple[Json, ...]]:
+        if path:
+            yield path
+        names = value if isinstance(value, dict) else range(len(value))
+        for name in names:
+            if isinstance(value[name], (dict, list)):
+                yield from places(value[name], (*path, name))
+            else:
+                yield (*path, name)
+
+    for path in places(good, ()):
+        for odd in (..., *ODD):
+            body = copy.deepcopy(good)
+            holder = body
+            for name in path[:-1]:
+                holder = holder[name]
+            if odd is ...:
+                del holder[path[-1]]
+            else:
+                holder[path[-1]] = copy.deepcopy(odd)
+            yield body
+    yield from (copy.deepcopy(odd) for odd in ODD)
+
+
+def each(*values: Json) -> tuple[Json, ...]:
+    return values
+
+
+def run_with(*items: Json, **keys: Json) -> Any:
+    return app.read_run({"status": "completed", "output": list(items), **keys})
+
+
+def message(*texts: Json) -> Json:
+    return {"type": "message", "content": [{"type": "output_text", "text": t} for t in texts]}
+
+
+def results(*pages: Json) -> Json:
+    return {"type": "search_results", "results": list(pages)}
+
+
+def page(number: Json, url: Json = "https://a.example/", **more: Json) -> Json:
+    return {"id": number, "url": url, "title": "T", **more}
+
+
+def source(url: str, *ids: int) -> Any:
+    return app.Source(url, "T", None, ids[0] if ids else None, list(ids))
+
+
+def golden_pairs(cases: list[Json], make: Callable[[Json], Json]) -> str:
+    """A line for what goes in and a line for the body that comes out."""
+    lines = []
+    for case in cases:
+        lines += [json.dumps(case), json.dumps(make(case)), ""]
+    return "\n".join(lines)
+
+
+class Refusals(unittest.TestCase):
+    def assert_refused(self, words: str, work: Callable[..., Any], *values: Json) -> None:
+        with self.assertRaises(app.ToolError, msg=repr(values)[:100]) as caught:
+            work(*values)
+        self.assertEqual(caught.exception.kind, "invalid_request")
+        self.assertRegex(caught.exception.message, words)
+
+
+class Filters(Refusals):
+    def test_domains_are_brought_into_the_form_that_filters(self) -> None:
+        for entry, domain in {
+            "python.org": "python.org",
+            " Docs.Python.ORG ": "docs.python.org",
+            "https://python.org": "python.org",
+            "http://python.org/": "python.org",
+            "python.org.": "python.org",
+            "-reddit.com": "-reddit.com",
+            "-https://reddit.com/": "-reddit.com",
+            "b\u00fccher.example": "xn--bcher-kva.example",
+            "-\u4f8b\u3048.jp": "-xn--r8jz45g.jp",
+            "gov": "gov",
+            "_dmarc.a-b.co.uk": "_dmarc.a-b.co.uk",
+        }.items():
+            self.assertEqual(app.checked_domains([entry]), [domain])
+
+    def test_what_is_no_domain_is_refused_by_name(self) -> None:
+        for entry in (
+            *("", " ", "-", "--reddit.com", ".reddit.com", "-.reddit.com", "a..b", "*.a.com"),
+            *("https://www.a.com/x", "a.com/x", "a.com?x", "a.com:80", "user@a.com", "a b.com"),
+            *("a.com,b.com", "a.com\nb.com", "ftp://a.com", "-a.com-", "a.-b.com", "a.com\x00"),
+            *("a" * 254, "\u00fc" * 64 + ".com", "\u00fc" * 5_000_000, "\ud83d.com", "[::1]"),
+        ):
+            self.assert_refused(r"\Adomains: .* is not a bare domain", app.checked_domains, [entry])
+
+    def test_domains_are_all_allowed_or_all_denied_and_at_most_twenty(self) -> None:
+        for mixed in (["a.com", "-b.com"], ["-a.com", "a.com"]):
+            self.assert_refused(r"\Adomains: .* cannot be mixed", app.checked_domains, mixed)
+        twenty = [f"a{number}.com" for number in range(20)]
+        self.assertEqual(app.checked_domains(twenty), twenty)
+        self.assert_refused(r"\Adomains: .*20 entries, not 21", app.checked_domains, [*twenty, "b"])
+
+    def test_each_domain_is_sent_once_and_an_empty_list_not_at_all(self) -> None:
+        domains = app.checked_domains(["a.com", "A.com", "b.com", "a.com."])
+        self.assertEqual(domains, ["a.com", "b.com"])
+        self.assertIsNone(app.checked_domains([]))
+        self.assertIsNone(app.checked_domains(None))
+
+    def test_dates_are_turned_round(self) -> None:
+        for text, wire in {
+            "2026-01-05": "01/05/2026",
+            "2024-02-29": "02/29/2024",
+            "0001-12-31": "12/31/0001",
+        }.items():
+            self.assertEqual(app.wire_date("after", text), wire)
+        self.assertIsNone(app.wire_date("after", None))
+
+    def test_dates_in_other_forms_or_of_no_calendar_are_refused_by_name(self) -> None:
+        for text in (
+            *("2026-02-30", "2025-02-29", "2026-13-01", "2026-00-10", "0000-01-01"),
+            *("02/01/2026", "2026-1-5", "20260105", "2026-W01-1", "2026-01-05T00:00:00"),
+            *(" 2026-01-05", "2026-01-05\n", "", "today", "\u0662026-01-05", "x" * 10_000),
+        ):
+            self.assert_refused(r"\Abefore: must be a date .* not ", app.wire_date, "before", text)
+
+    def test_spans_run_forwards(self) -> None:
+        names = ("after", "before")
+        app.checked_span(names, "2026-01-05", "2026-01-05")
+        app.checked_span(names, None, None)
+        app.checked_span(names, "2026-01-05", None)
+        for before, words in (
+            ("2026-01-05", r"\Aafter: must not be later than before"),
+            ("x", r"\Abefore: must be a date"),
+        ):
+            self.assert_refused(words, app.checked_span, names, "2026-01-06", before)
+
+    def test_countries_have_two_letters(self) -> None:
+        for text in ("us", "US", "Us"):
+            self.assertEqual(app.checked_country(text), "US")
+        self.assertIsNone(app.checked_country(None))
+        for text in ("", "u", "usa", "U1", "u s", "US\n", "\u00fcs"):
+            self.assert_refused(r"\Acountry: .*such as US", app.checked_country, text)
+
+    def test_recency_and_dates_exclude_each_other(self) -> None:
+        for name in ("after", "before"):
+            date: Json = {name: "2026-01-05"}
+            args: Any = app.AskArgs("q", recency="day", **date)
+            self.assert_refused(r"\Arecency: cannot be combined", app.filters_of, args)
+        for name in ("after", "before", "updated_after", "updated_before"):
+            date = {name: "2026-01-05"}
+            args = app.SearchArgs("q", recency="day", **date)
+            self.assert_refused(r"\Arecency: cannot be combined", app._search_request, args)
+
+    def test_languages_are_two_small_letters_and_at_most_twenty(self) -> None:
+        for codes in (["EN"], ["eng"], ["e"], [""], ["en", "de "], ["en"] * 21):
+            args = app.SearchArgs("q", languages=codes)
+            self.assert_refused(r"\Alanguages: ", app._search_request, args)
+
+    def test_only_filters_that_are_given_count(self) -> None:
+        self.assertFalse(app.filters_of(app.AskArgs("q", domains=[])).given())
+        self.assertTrue(app.filters_of(app.AskArgs("q", max_results=1)).given())
+
+
+class Bodies(Refusals):
+    maxDiff = None
+
+    def test_agent_bodies_are_those_that_were_reviewed(self) -> None:
+        def body(case: dict[str, Json]) -> Json:
+            filters = app.Filters(**case.get("filters", {}))
+            return app.agent_body(app.AgentRequest(**{**case, "filters": filters}))
+
+        assert_golden(self, "agent_bodies.jsonl", golden_pairs(AGENT_REQUESTS, body))
+
+    def test_only_a_run_in_the_background_is_stored(self) -> None:
+        for background in (True, False):
+            body = app.agent_body(app.AgentRequest("q", preset="medium", background=background))
+            self.assertIs(body["store"], background)
+            self.assertEqual("background" in body, background)
+
+    def test_search_bodies_are_those_that_were_reviewed(self) -> None:
+        def body(case: dict[str, Json]) -> Json:
+            return app.search_body(app._search_request(app.SearchArgs(**case)))
+
+        assert_golden(self, "search_bodies.jsonl", golden_pairs(SEARCHES, body))
+
+    def test_every_option_of_a_search_reaches_the_body(self) -> None:
+        args = app.SearchArgs(
+            query=["rust borrow checker", "zig comptime"],
+            search_type="web",
+            max_results=6,
+            max_tokens=8000,
+            max_tokens_per_page=2048,
+            domains=["-reddit.com"],
+            after="2026-09-01",
+            before="2026-09-30",
+            updated_after="2026-10-01",
+            updated_before="2026-10-09",
+            languages=["en"],
+            country="us",
+        )
+        self.assertEqual(
+            app.search_body(app._search_request(args)),
+            {
+                "query": ["rust borrow checker", "zig comptime"],
+                "search_type": "web",
+                "max_results": 6,
+                "max_tokens": 8000,
+                "max_tokens_per_page": 2048,
+                "search_domain_filter": ["-reddit.com"],
+                "search_after_date_filter": "09/01/2026",
+                "search_before_date_filter": "09/30/2026",
+                "last_updated_after_filter": "10/01/2026",
+                "last_updated_before_filter": "10/09/2026",
+                "search_language_filter": ["en"],
+                "country": "US",
+            },
+        )
+
+    def test_a_message_of_an_old_turn_names_its_kind(self) -> None:
+        self.assertEqual(
+            app.message_item("assistant", "OK"),
+            {"type": "message", "role": "assistant", "content": "OK"},
+        )
+
+    def test_schemas_that_the_api_answers_with_a_riddle_are_refused(self) -> None:
+        self.assertIsNone(app.checked_schema(None))
+        self.assertEqual(app.checked_schema(SCHEMA), SCHEMA)
+        local = {"type": "object", "$defs": {"a": {}}, "properties": {"a": {"$ref": "#/$defs/a"}}}
+        self.assertEqual(app.checked_schema(local), local)
+        for schema in each({}, {"type": "array"}, {"type": ["object"]}, {"properties": {}}):
+            self.assert_refused(r'\Ajson_schema: .*"type": "object"', app.checked_schema, schema)
+        foreign = {"type": "object", "properties": {"a": {"$ref": "https://example.org/s.json"}}}
+        self.assert_refused(r"\Ajson_schema: .*\$ref", app.checked_schema, foreign)
+        words = {"type": "object", "description": '"$ref":"http://x"'}
+        self.assertEqual(app.checked_schema(words), words)
+        large = {"type": "object", "description": "x" * 20_000}
+        self.assert_refused(r"\Ajson_schema: .*20000 characters", app.checked_schema, large)
+
+
+class Runs(unittest.TestCase):
+    def test_a_good_reply_is_read_whole(self) -> None:
+        run = app.read_run(GOOD_RUN)
+        self.assertEqual(run.id, "resp_7c0e4d56-1f7a-4a55-9b1e-5f3c2d1e0a01")
+        self.assertEqual((run.status, run.finished), ("completed", True))
+        self.assertEqual((run.error, run.incomplete_reason, run.warnings), (None, None, []))
+        self.assertEqual(run.model, "openai/gpt-6-luna")
+        self.assertEqual(run.answer, "8,849 metres.[1] See [more](https://example.com/x).")
+        self.assertEqual((run.searches, run.fetches), (1, 1))
+        self.assertEqual(
+            run.sources,
+            [
+                app.Source("https://example.org/everest", "Mount Everest", "2024-02-11", 1, [1]),
+                app.Source("https://example.org/peaks", "Highest peaks", None, 2, [2]),
+                app.Source("https://example.net/", "N", None, None, []),
+                app.Source("https://example.com/q", "", None, None, []),
+                app.Source("https://example.com/a", "A", None, None, []),
+            ],
+        )
+        self.assertEqual((run.usage.cost_nano, run.usage.total_tokens), (1_220_000, 3252))
+
+    def test_any_part_of_a_reply_may_be_missing_or_odd(self) -> None:
+        kinds: dict[str, Any] = {
+            "id": (str, type(None)),
+            "status": str,
+            "finished": bool,
+            "model": (str, type(None)),
+            "answer": str,
+            "incomplete_reason": (str, type(None)),
+            "error": (str, type(None)),
+        }
+        read = 0
+        for body in odd_forms(GOOD_RUN):
+            try:
+                run = app.read_run(body)
+            except app.ToolError as error:
+                self.assertEqual((error.kind, error.sent), ("unexpected_response", True))
+                continue
+            read += 1
+            for name, kind in kinds.items():
+                self.assertIsInstance(getattr(run, name), kind, name)
+            for found in run.sources:
+                self.assertTrue(app.usable_url(found.url) and isinstance(found.title, str))
+                self.assertTrue(all(type(number) is int for number in found.ids))
+            app.citations_of(run.answer, run.sources)
+            app.answer_json_of(run.answer)
+            app.outside_domains([found.url for found in run.sources], ["example.org"])
+            app.json_text(app.plain(run))
+        self.assertGreater(read, 1500)
+
+    def test_several_parts_may_be_odd_at_once(self) -> None:
+        luck = random.Random(11)  # noqa: S311 - the same numbers in every run, nothing secret
+
+        def spoiled(value: Json) -> Json:
+            if luck.random() < 0.05:
+                return copy.deepcopy(luck.choice(ODD))
+            if isinstance(value, dict):
+                return {name: spoiled(item) for name, item in value.items() if luck.random() > 0.03}
+            if isinstance(value, list):
+                return [spoiled(item) for item in value for _ in range(luck.randint(0, 2))]
+            return value
+
+        for _ in range(1000):
+            body = spoiled(GOOD_RUN)
+            if isinstance(body, dict):
+                body.setdefault("status", "completed")
+            try:
+                app.json_text(app.plain(app.read_run(body)))
+            except app.ToolError as error:
+                self.assertEqual(error.kind, "unexpected_response")
+
+    def test_what_is_no_run_says_that_it_may_have_been_billed(self) -> None:
+        for body in each(None, [], "x", {}, {"status": None}, {"status": " "}, {"status": 5}):
+            with self.assertRaises(app.ToolError) as caught:
+                app.read_run(body)
+            self.assertEqual(caught.exception.kind, "unexpected_response")
+            self.assertTrue(caught.exception.sent)
+
+    def test_a_run_is_over_when_it_says_so_or_holds_an_error(self) -> None:
+        error = {"code": "internal_error", "message": "It broke.", "type": "internal_error"}
+        for status, held, over in (
+            ("queued", None, False),
+            ("in_progress", None, False),
+            ("paused", None, False),
+            ("requires_action", None, False),
+            ("completed", None, True),
+            ("incomplete", None, True),
+            ("failed", error, True),
+            ("cancelled", error, True),
+            ("completed", error, True),
+            ("paused", error, True),
+            ("in_progress", "it broke", True),
+        ):
+            run = app.read_run({"status": status, "error": held})
+            self.assertEqual((run.status, run.finished), (status, over))
+            self.assertEqual(run.error is not None, held is not None)
+
+    def test_an_error_in_any_form_becomes_a_line(self) -> None:
+        for error, words in (
+            ({"message": " It\nbroke. "}, "It broke."),
+            ("It broke.", "It broke."),
+            ({"message": "<html>504</html>"}, "the run failed without saying why"),
+            ({"message": ["x"]}, "the run failed without saying why"),
+            ({"code": 5}, "the run failed without saying why"),
+            ([1], "the run failed without saying why"),
+            (True, "the run failed without saying why"),
+            ({"message": "x" * 5000}, "x" * 299 + "\u2026"),
+        ):
+            self.assertEqual(app.read_run({"status": "failed", "error": error}).error, words)
+        for nothing in each(None, "", {}, [], False, 0):
+            self.assertIsNone(app.read_run({"status": "completed", "error": nothing}).error)
+
+    def test_the_name_of_a_preset_is_no_model_until_the_run_is_over(self) -> None:
+        for status, model, shown in (
+            ("queued", "medium", None),
+            ("in_progress", "medium", None),
+            ("in_progress", "openai/gpt-6-luna", "openai/gpt-6-luna"),
+            ("completed", "medium", "medium"),
+            ("completed", "a/b\x1b\n" + "c" * 300, "a/b " + "c" * 195 + "\u2026"),
+            ("completed", " ", None),
+            ("completed", 5, None),
+        ):
+            self.assertEqual(app.read_run({"status": status, "model": model}).model, shown)
+
+    def test_only_an_id_that_may_stand_in_a_path_is_one(self) -> None:
+        for number in ("resp_a-1_B", "resp_" + "a" * 100):
+            self.assertEqual(app.read_run({"status": "queued", "id": number}).id, number)
+        for number in each(
+            *("", "resp_", "../models", "resp_a/b", "resp_a?b", "resp_%2e", "resp_a\n", "x"),
+            *("resp_" + "a" * 101, "resp_\u00e4", None, 5, ["resp_a"]),
+        ):
+            self.assertIsNone(app.read_run({"status": "queued", "id": number}).id)
+
+    def test_what_a_run_says_of_itself_is_short_and_clean(self) -> None:
+        details = {"reason": "max_output_tokens"}
+        run = app.read_run({"status": "incomplete", "incomplete_details": details})
+        self.assertEqual(run.incomplete_reason, "max_output_tokens")
+        details = {"reason": "a\n\u202eb" + "c" * 500}
+        run = app.read_run({"status": "x\x1b\n" + "y" * 500, "incomplete_details": details})
+        self.assertEqual((len(run.status), len(run.incomplete_reason or "")), (40, 100))
+        self.assertTrue(run.status.startswith("x y"))
+        self.assertTrue((run.incomplete_reason or "").startswith("a bc"))
+
+    def test_the_answer_is_the_text_of_every_part_of_every_message(self) -> None:
+        run = run_with(message("One.", "\n\n", "Two."), results(), message(" ", "Three."))
+        self.assertEqual(run.answer, "One.\n\nTwo. Three.")
+        untyped = {"content": [{"text": "Four."}, {"type": "refusal", "text": "No."}, "x", None]}
+        call = {"type": "function_call", "content": [{"text": "Five."}]}
+        self.assertEqual(run_with(untyped, call).answer, "Four.")
+
+    def test_the_answer_is_cleaned(self) -> None:
+        run = run_with(message("Gr\u00f6\u00dfe \U0001f642\x1b[1m\u202e\u200b\r\n[1]"))
+        self.assertEqual(run.answer, "Gr\u00f6\u00dfe \U0001f642[1m\n[1]")
+
+
+class Reasoning(unittest.TestCase):
+    def test_blocks_before_the_answer_go(self) -> None:
+        for text, answer in {
+            '<think>a</think>{"a":1}': '{"a":1}',
+            " \n<THINK>\na\nb</Think>\n\nYes.": "Yes.",
+            "<think>a</think><think>b</think>Yes.": "Yes.",
+            "<think></think>": "",
+            "Yes.": "Yes.",
+            "": "",
+            "Write `<think>a</think>` around it.": "Write `<think>a</think>` around it.",
+            "```\n<think>a</think>\n```": "```\n<think>a</think>\n```",
+            "<think>a</think>Use `<think>` and `</think>`.": "Use `<think>` and `</think>`.",
+            "<thinking>a</thinking>": "<thinking>a</thinking>",
+        }.items():
+            self.assertEqual(app.without_reasoning(text), (answer, None))
+
+    def test_a_block_without_end_is_no_answer_and_says_so(self) -> None:
+        for text in ("<think>", "<think>on and on", "<think>a</think> <think>b"):
+            answer, warning = app.without_reasoning(text)
+            self.assertEqual(answer, "")
+            self.assertIn("unfinished reasoning", str(warning))
+        self.assertIn("unfinished reasoning", run_with(message("<think>a")).warnings[0])
+
+
+class Sources(unittest.TestCase):
+    def test_a_page_is_listed_once_with_every_id_in_order_of_first_use(self) -> None:
+        run = run_with(
+            results(page(11), page(12, "https://b.example/")),
+            {"type": "fetch_url_results", "contents": [page(None, "https://c.example/")]},
+            {"type": "people_search_results", "results": [page(3), page(11), page(4)]},
+        )
+        self.assertEqual(
+            [(found.url, found.id, found.ids) for found in run.sources],
+            [
+                ("https://a.example/", 11, [11, 3, 4]),
+                ("https://b.example/", 12, [12]),
+                ("https://c.example/", None, []),
+            ],
+        )
+        self.assertEqual((run.searches, run.fetches), (2, 1))
+
+    def test_a_run_that_only_fetched_has_sources_without_ids(self) -> None:
+        run = run_with({"type": "fetch_url_results", "contents": [page(7, "https://c.example/")]})
+        self.assertEqual(run.sources[0].url, "https://c.example/")
+
+    def test_no_lists_no_sources(self) -> None:
+        empty = {"type": "search_results"}
+        for item in (results(), empty, {**empty, "results": None}):
+            self.assertEqual(run_with(item).sources, [])
+
+    def test_title_and_date_come_from_the_first_that_has_them(self) -> None:
+        run = run_with(
+            results(page(1, title=None), page(2, title=" \n"), page(3, title="A\n\x1bB")),
+            results(page(4, title="C", date="2026-10-08"), page(5, date="2027-01-01")),
+        )
+        ids = [1, 2, 3, 4, 5]
+        wanted = app.Source("https://a.example/", "A B", "2026-10-08", 1, ids)
+        self.assertEqual(run.sources, [wanted])
+
+    def test_dates_are_days_or_nothing(self) -> None:
+        for date, day in {
+            "2026-10-08": "2026-10-08",
+            "2026-10-08T12:00:00Z": "2026-10-08",
+            "10/08/2026": None,
+            "2026-1-8": None,
+            "soon": None,
+        }.items():
+            self.assertEqual(run_with(results(page(1, date=date))).sources[0].date, day)
+
+    def test_at_most_sixty_four_ids_are_kept_and_the_rest_is_counted(self) -> None:
+        run = run_with(results(*(page(number) for number in range(70)), page(3)))
+        self.assertEqual(run.sources[0].ids, list(range(64)))
+        self.assertEqual(run.warnings, ["6 further ids of sources were left out."])
+
+    def test_ids_that_are_no_counts_are_left_out(self) -> None:
+        odd: list[Json] = [None, True, "1", 1.5, -1, 10**30, [1], {}]
+        run = run_with(results(*(page(number) for number in odd)))
+        self.assertEqual((run.sources[0].id, run.sources[0].ids), (None, []))
+
+    def test_addresses_that_cannot_be_followed_are_left_out_and_counted(self) -> None:
+        bad: list[Json] = [
+            *(None, 5, "", "x", "ftp://a.example", "javascript:alert(1)", "https://", "https:///x"),
+            *("https://a b", "https://a/<script>", 'https://a/"', "https://a\nb", "https://[a"),
+            *("https://\u2100.example/", "https://a/\x1b[1m", "https://a/\u202e", "//a.example"),
+            "https://a/" + "x" * app.MAX_URL_CHARS,
+        ]
+        run = run_with(results(*(page(1, url) for url in bad), "x", None))
+        self.assertEqual(run.sources, [])
+        left_out = f"{len(bad)} sources had no usable address and were left out."
+        self.assertEqual(run.warnings, [left_out])
+
+    def test_addresses_are_kept_in_full(self) -> None:
+        long = "https://a.example/" + "x" * 1000
+        urls = [f"{long}1", f"{long}2", "https://a.example/?q=1#x", "HTTPS://A.example/"]
+        urls += ["https://de.wikipedia.org/wiki/Gr\u00f6\u00dfe_(Mathematik)", "http://[::1]:80/"]
+        run = run_with(results(*(page(number, url) for number, url in enumerate(urls))))
+        self.assertEqual([found.url for found in run.sources], urls)
+
+
+class Citations(unittest.TestCase):
+    SOURCES = (
+        source("https://a.example/", 1, 10),
+        source("https://b.example/", 3),
+        source("https://c.example/"),
+    )
+
+    def cited(self, answer: str) -> tuple[list[tuple[str, int | None]], list[str]]:
+        found, warnings = app.citations_of(answer, list(self.SOURCES))
+        for item in found:
+            if item.source is not None:
+                self.assertEqual(item.url, self.SOURCES[item.source - 1].url)
+        return [(item.marker, item.source) for item in found], warnings
+
+    def test_markers_name_the_source_that_has_the_id(self) -> None:
+        self.assertEqual(
+            self.cited("A.[1][3] B [web:10], again [1]. [web:1]"),
+            ([("[1]", 1), ("[3]", 2), ("[web:10]", 1), ("[web:1]", 1)], []),
+        )
+
+    def test_links_name_the_source_of_their_address_or_carry_it(self) -> None:
+        found, warnings = app.citations_of(
+            "See [C](https://c.example/), [D](https://d.example/x_(y)) and [1](https://b.example/).",
+            list(self.SOURCES),
+        )
+        self.assertEqual(
+            found,
+            [
+                app.Citation("[C](https://c.example/)", 3, "https://c.example/"),
+                app.Citation("[D](https://d.example/x_(y))", None, "https://d.example/x_(y)"),
+                app.Citation("[1](https://b.example/)", 2, "https://b.example/"),
+            ],
+        )
+        self.assertEqual(warnings, [])
+
+    def test_markers_without_a_source_are_listed_and_named_in_a_warning(self) -> None:
+        found, warnings = self.cited("A [2], B [web:0], C [13][1], D [2].")
+        self.assertEqual(found, [("[2]", None), ("[web:0]", None), ("[13]", None), ("[1]", 1)])
+        self.assertEqual(warnings, ["No listed source belongs to the markers [2], [web:0], [13]."])
+
+    def test_brackets_that_are_no_markers_are_no_orphans(self) -> None:
+        for text in (
+            *("in [2024]", "x[0]", "[1000]", "[01]", "[^1]", "[1,3]", "[1, 3]", "[ 1 ]", "[web:]"),
+            *("[\u0661]", "[a]", "[](x)", "[web:-1]", "[12345]", "web:1", "[web:01]"),
+        ):
+            self.assertEqual(self.cited(text), ([], []), text)
+
+    def test_an_id_of_four_digits_counts_where_a_source_has_it(self) -> None:
+        found, warnings = app.citations_of("A [2024].", [source("https://a.example/", 2024)])
+        self.assertEqual((found[0].source, warnings), (1, []))
+
+    def test_markers_inside_code_are_none(self) -> None:
+        for text in (
+            "Use `x[1]` here.",
+            "```python\nx = a[1][2]\n```",
+            "```\na[2]\nnever closed",
+            "Use `[a](https://a.example/)`.",
+        ):
+            self.assertEqual(self.cited(text), ([], []), text)
+        self.assertEqual(self.cited("`a`[1]`b` ```c[2]``` [3]")[0], [("[1]", 1), ("[3]", 2)])
+        self.assertEqual(self.cited("[`x`1]"), ([], []))
+
+    def test_an_answer_made_to_be_slow_is_not(self) -> None:
+        for text in (
+            "[" * 200_000,
+            "[1" * 100_000,
+            "`" * 200_001,
+            "`a\n" * 70_000,
+            "[a](http://" * 20_000,
+            "[a](http://" + "x(" * 100_000,
+            "[x" + "y" * 300 + "](" * 3000,
+        ):
+            started = time.monotonic()
+            self.cited(text)
+            self.assertLess(time.monotonic() - started, 5)
+
+
+class StructuredAnswers(unittest.TestCase):
+    def test_markers_that_end_a_text_are_removed_and_counted(self) -> None:
+        for text, value, count in (
+            ('{"city":"Paris[1]"}', {"city": "Paris"}, 1),
+            ('{"a":["x [1][web:0]\\n[23]", 5, null, true]}', {"a": ["x", 5, None, True]}, 3),
+            ('["[999]", "[web:999]"]', ["", ""], 2),
+            ('{"a[1]":"b"}', {"a[1]": "b"}, 0),
+            ('["a[1] b", "a[1].", "a[1] "]', ["a[1] b", "a[1].", "a[1] "], 0),
+            ('["[0]", "[1000]", "[2024]", "[01]", "[web:01]"]', None, 0),
+            ('["a[1,2]", "a[^1]", "a[\u0661]", "a[ 1]", "a\u00a0[1000]"]', None, 0),
+            ('"a\u00a0[1]"', "a\u00a0", 1),
+            ("5", 5, 0),
+        ):
+            expected = json.loads(text) if value is None else value
+            found, notes = app.answer_json_of(text)
+            self.assertEqual(found, expected)
+            words = f"{count} citation markers were removed from the ends of texts in answer_json."
+            self.assertEqual(notes, [words] if count else [])
+
+    def test_a_code_block_that_is_all_of_the_answer_is_opened(self) -> None:
+        for text in (
+            '```json\n{"a": 1}\n```',
+            '\n ```\n{"a": 1}```\n\n',
+            '```JSON \r\n\n{"a": 1}\n\n```',
+        ):
+            self.assertEqual(app.answer_json_of(text), ({"a": 1}, []))
+
+    def test_what_is_not_json_is_null_with_a_warning(self) -> None:
+        for text in (
+            *("", '{"a":', "Paris", 'Here: {"a":1}', '{"a": NaN}', "```", "``````", "```json\n```"),
+            *('```python\n{"a":1}\n```', '{"a":1} {"b":2}', "[" * 100_000, "9" * 5000),
+        ):
+            found, notes = app.answer_json_of(text)
+            self.assertIsNone(found)
+            self.assertIn("not valid JSON", notes[0])
+
+    def test_what_was_escaped_inside_the_text_is_cleaned_too(self) -> None:
+        key = "pplx-" + "a" * 40
+        text = '{"half": "\\ud83d", "key": "' + key.replace("p", "\\u0070") + '"}'
+        self.assertNotIn(key, text)
+        self.assertEqual(app.answer_json_of(text)[0], {"half": "\ufffd", "key": "[redacted]"})
+
+    def test_nesting_beyond_all_reason_is_null_with_a_warning(self) -> None:
+        self.assertEqual(app.depth_of(app.answer_json_of("[" * 100 + "]" * 100)[0]), 100)
+        found, notes = app.answer_json_of("[" * 101 + "]" * 101)
+        self.assertIsNone(found)
+        self.assertIn("nested too deeply", notes[0])
+
+    def test_an_answer_made_to_be_slow_is_not(self) -> None:
+        for text in (
+            json.dumps(" " * 300_000 + "x"),
+            json.dumps("[1]" * 100_000 + "x"),
+            json.dumps("x" + " [1]" * 300_000),
+            json.dumps("[" * 300_000),
+            "```" + "\n" * 300_000 + "x",
+            "```json\n" + " " * 300_000 + "x```",
+        ):
+            started = time.monotonic()
+            app.answer_json_of(text)
+            self.assertLess(time.monotonic() - started, 5)
+
+
+class Domains(unittest.TestCase):
+    def test_pages_from_elsewhere_are_named(self) -> None:
+        urls = ["https://docs.Python.org/3", "https://evilpython.org/", "http://python.org:80/"]
+        self.assertEqual(
+            app.outside_domains([*urls, *["https://a.example/"] * 2], ["python.org"]),
+            ["3 results are outside the domains asked for: evilpython.org, a.example."],
+        )
+        self.assertEqual(app.outside_domains(urls[::2], ["a.example", "python.org"]), [])
+
+    def test_pages_that_were_to_be_left_out_are_named(self) -> None:
+        urls = ["https://old.reddit.com/r", "https://notreddit.com/"]
+        self.assertEqual(
+            app.outside_domains(urls, ["-reddit.com", "-x.com"]),
+            ["1 results are outside the domains asked for: old.reddit.com."],
+        )
+
+    def test_without_domains_there_is_nothing_to_say(self) -> None:
+        for domains in each(None, []):
+            self.assertEqual(app.outside_domains(["https://a.example/"], domains), [])
+
+    def test_addresses_without_a_host_break_nothing(self) -> None:
+        found = app.outside_domains(["https://[", "x", "https://\u2100/"], ["python.org"])
+        self.assertTrue(found[0].startswith("3 results are outside"))
+
+
+class SearchReplies(unittest.TestCase):
+    def test_hits_are_read_in_order(self) -> None:
+        hits, warnings = app.read_search(GOOD_SEARCH)
+        self.assertEqual(
+            hits,
+            [
+                app.Hit(
+                    "Ownership",
+                    "https://example.org/ownership",
+                    "# Ownership\n...",
+                    "2026-10-08",
+                    "2026-10-09",
+                ),
+                app.Hit("Comptime", "https://example.org/c", "x", None, None),
+            ],
+        )
+        self.assertEqual(warnings, [])
+
+    def test_no_hits_are_no_error(self) -> None:
+        for body in each({"results": []}, {"results": None}, {}, {"id": "x"}):
+            self.assertEqual(app.read_search(body), ([], []))
+
+    def test_a_null_beside_the_results_is_no_error_and_an_error_is_one(self) -> None:
+        for nothing in each(None, "", {}, []):
+            body = {**GOOD_SEARCH, "error": nothing, "detail": nothing}
+            self.assertEqual(len(app.read_search(body)[0]), 2)
+        for body in each(
+            *(None, [], "x", 5, {"results": {}}, {"results": "x"}, {"results": 0}),
+            *({"results": [], "error": {"message": "x"}}, {"detail": [{"msg": "x"}]}),
+        ):
+            with self.assertRaises(app.ToolError) as caught:
+                app.read_search(body)
+            self.assertEqual(caught.exception.kind, "unexpected_response")
+            self.assertTrue(caught.exception.sent)
+
+    def test_one_list_for_each_query_is_one_list_of_all(self) -> None:
+        first, second = GOOD_SEARCH["results"]
+        hits, _ = app.read_search({"results": [[first], [], [second, first], second]})
+        self.assertEqual([hit.title for hit in hits], ["Ownership", "Comptime"] * 2)
+
+    def test_hits_without_an_address_are_dropped_and_counted(self) -> None:
+        bad = [None, "x", {}, {"url": None}, {"url": "x"}, {"url": "https://[a", "title": "t"}]
+        hits, warnings = app.read_search({"results": [*bad, GOOD_SEARCH["results"][0]]})
+        self.assertEqual(len(hits), 1)
+        self.assertEqual(warnings, ["6 results had no usable address and were dropped."])
+
+    def test_a_hit_may_lack_everything_else(self) -> None:
+        for odd in each(None, 5, [], {}, " "):
+            entry = dict.fromkeys(("title", "snippet", "date", "last_updated"), odd)
+            hits, warnings = app.read_search({"results": [{"url": "https://a.example/", **entry}]})
+            self.assertEqual(hits, [app.Hit("", "https://a.example/", "", None, None)])
+            self.assertEqual(warnings, [])
+
+    def test_texts_are_cleaned_and_cut_with_a_warning(self) -> None:
+        entry = {"url": "https://a.example/", "title": "A\x1b\u202eB", "snippet": "x" * 20_001}
+        (hit,), warnings = app.read_search({"results": [entry]})
+        self.assertEqual(hit.title, "AB")
+        self.assertEqual(hit.snippet, "x" * 19_999 + "\u2026")
+        self.assertEqual(warnings, ["1 results were longer than 20000 characters; cut."])
+        entry["snippet"] = "x" * 20_000
+        self.assertEqual(app.read_search({"results": [entry]})[1], [])
+
+    def test_any_part_of_a_reply_may_be_missing_or_odd(self) -> None:
+        for body in odd_forms(GOOD_SEARCH):
+            try:
+                hits, _ = app.read_search(body)
+            except app.ToolError as error:
+                self.assertEqual(error.kind, "unexpected_response")
+                continue
+            for hit in hits:
+                self.assertTrue(all(isinstance(text, str) for text in hit[:3]))
+                self.assertTrue(app.usable_url(hit.url))
+            app.outside_domains([hit.url for hit in hits], ["-example.org"])
+
+
+class ModelLists(unittest.TestCase):
+    def test_models_are_read_with_the_prices_they_have(self) -> None:
+        self.assertEqual(
+            app.read_models(GOOD_MODELS),
+            [
+                app.Model(
+                    "anthropic/claude-haiku-4-5",
+                    "anthropic",
+                    app.Pricing(1.0, 5.0, 0.1, 1.25, "usd_per_1m_tokens"),
+                ),
+                app.Model(
+                    "google/gemini-3.8-flash", "google", app.Pricing(0.75, None, None, None, None)
+                ),
+            ],
+        )
+
+    def test_entries_that_name_no_model_are_skipped(self) -> None:
+        for entry in (None, "x", {}, {"id": None}, {"id": " "}, {"id": "m" * 201}, {"id": "\x1b"}):
+            self.assertEqual(app.read_models({"data": [entry, {"id": "a/b"}]})[0].id, "a/b")
+
+    def test_the_provider_is_named_by_the_id_where_nothing_else_does(self) -> None:
+        for entry, provider in (
+            ({"id": "xai/grok"}, "xai"),
+            ({"id": "xai/grok", "owned_by": None}, "xai"),
+            ({"id": "grok"}, "grok"),
+            ({"id": "xai/grok", "owned_by": "X\n" + "y" * 200}, "X " + "y" * 97 + "\u2026"),
+        ):
+            self.assertEqual(app.read_models({"data": [entry]})[0].provider, provider)
+
+    def test_prices_that_are_none_are_null_and_never_nothing(self) -> None:
+        for price in each(None, "1", True, -1, 1e999, 10**400, float("nan"), [], {}):
+            (model,) = app.read_models({"data": [{"id": "a/b", "pricing": {"input": price}}]})
+            self.assertIsNone(model.pricing.input, price)
+        (model,) = app.read_models({"data": [{"id": "a/b", "pricing": {"input": 0}}]})
+        self.assertEqual(model.pricing.input, 0.0)
+
+    def test_what_is_no_list_is_refused(self) -> None:
+        for body in each(None, [], {}, {"data": None}, {"data": {}}, {"data": "x"}):
+            with self.assertRaises(app.ToolError) as caught:
+                app.read_models(body)
+            self.assertEqual(caught.exception.kind, "unexpected_response")
+            self.assertFalse(caught.exception.sent)
+
+    def test_any_part_of_a_list_may_be_missing_or_odd(self) -> None:
+        for body in odd_forms(GOOD_MODELS):
+            try:
+                models = app.read_models(body)
+            except app.ToolError as error:
+                self.assertEqual(error.kind, "unexpected_response")
+                continue
+            for model in models:
+                self.assertTrue(0 < len(model.id) <= app.MAX_MODEL_CHARS)
+                for price in model.pricing[:-1]:
+                    self.assertIn(type(price), {float, type(None)})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,561 @@
+"""The server as a process: what only shows from outside. Streams, signals, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+from typing import Any
+
+from fake_perplexity import Answer, FakePerplexity
+
+import perplexity_pro_mcp as m
+
+Json = Any
+FILE = Path(__file__).resolve().parent.parent / "perplexity_pro_mcp.py"
+WAIT_S = 10.0  # a bound; nothing that works takes it
+POSIX = os.name != "nt"
+ENOUGH = {"PATH": os.defpath} if POSIX else dict(os.environ)
+
+# The program as a module, which starts faster than as a script; and the place to change limits,
+# or to add a tool that disturbs, since neither is a setting.
+DRIVER = f"""
+import os, sys
+sys.path.insert(0, {str(FILE.parent)!r})
+import perplexity_pro_mcp as m
+{{change}}
+sys.exit(m.main([]))
+"""
+NOISE = """
+HELP = m.TOOLS["perplexity_help"]
+def noisy(call, args: m.arguments_of(HELP)) -> m.result_of(HELP):
+    print("a stray print")
+    sys.__stdout__.flush()
+    {more}
+    return HELP.handler(call, args)
+m.tool("Noise.", "More.", cost="nothing", effects=m.Effects(), examples=({{}},))(noisy)
+"""
+
+
+def program(change: str = "") -> tuple[str, str]:
+    """The interpreter's arguments for the driver."""
+    return "-c", DRIVER.format(change=change)
+
+
+def request(number: Json, method: str, params: Json = None) -> dict[str, Json]:
+    message = {"jsonrpc": "2.0", "id": number, "method": method}
+    return message if params is None else {**message, "params": params}
+
+
+def call(number: Json, tool: str, **arguments: Json) -> dict[str, Json]:
+    params = {"name": f"perplexity_{tool}", "arguments": arguments}
+    return request(number, "tools/call", params)
+
+
+INITIALIZE = request(0, "initialize", {"protocolVersion": "2025-11-25"})
+ASK = call(1, "ask", query="What is new in Python?")
+
+
+class Server:
+    """A process of the server and the client's ends of its streams."""
+
+    def __init__(
+        self,
+        environment: dict[str, str],
+        command: tuple[str, ...] = (str(FILE),),
+        **options: Any,
+    ) -> None:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(
+            (sys.executable, *command), env=environment, **{**pipes, **options}
+        )
+        self.written = b""
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._errors: list[bytes] = []
+        self._noted = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        for thread in (self._reader, self._listener):
+            thread.start()
+
+    def _read(self) -> None:
+        with contextlib.suppress(ValueError):  # the test closed it
+            for line in self.process.stdout or ():
+                self.written += line
+                self._lines.put(line)
+        self._lines.put(b"")
+
+    def _listen(self) -> None:
+        with contextlib.suppress(ValueError):
+            for line in self.process.stderr or ():
+                with self._noted:
+                    self._errors.append(line)
+                    self._noted.notify_all()
+
+    def send(self, *messages: Json) -> None:
+        assert self.process.stdin
+        for message in messages:
+            line = message if isinstance(message, bytes) else json.dumps(message).encode()
+            self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> Json:
+        try:
+            line = self._lines.get(timeout=WAIT_S)
+        except queue.Empty:
+            raise AssertionError(f"nothing was written; stderr: {self.errors()}") from None
+        if not line:
+            raise AssertionError(f"the output ended; stderr: {self.errors()}")
+        return json.loads(line)
+
+    def ask(self, message: Json) -> Json:
+        self.send(message)
+        return self.receive()
+
+    def close(self) -> None:
+        """End the input."""
+        if self.process.stdin:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+
+    def wait(self) -> int:
+        """The exit status, once all output has been read."""
+        status = self.process.wait(WAIT_S)
+        self._reader.join(WAIT_S)
+        self._listener.join(WAIT_S)
+        return status
+
+    def end(self) -> int:
+        self.close()
+        return self.wait()
+
+    def errors(self) -> str:
+        return b"".join(self._errors).decode()
+
+    def wait_for_note(self, text: str) -> None:
+        with self._noted:
+            noted = self._noted.wait_for(lambda: text in self.errors(), WAIT_S)
+        assert noted, f"{text} was not noted: {self.errors()}"
+
+    def kill(self) -> None:
+        """Leave nothing behind, whatever the test found."""
+        with contextlib.suppress(OSError):
+            self.process.kill()
+        self.process.wait(WAIT_S)
+        self.close()
+        self._reader.join(WAIT_S)
+        self._listener.join(WAIT_S)
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream:
+                stream.close()
+
+
+class ProcessTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.fake = FakePerplexity().start()
+        self.addCleanup(self.fake.stop)
+        self.environment = {
+            **ENOUGH,
+            "PERPLEXITY_BASE_URL": self.fake.url,
+            "PERPLEXITY_API_KEY": self.fake.key,
+            "PERPLEXITY_DATA_DIR": str(self.folder / "data"),
+        }
+
+    def start(self, *, change: str = "", **environment: str) -> Server:
+        return self.watch(Server({**self.environment, **environment}, program(change)))
+
+    def watch(self, server: Server) -> Server:
+        self.addCleanup(server.kill)
+        return server
+
+    def begin(self, *, change: str = "", **environment: str) -> Server:
+        server = self.start(change=change, **environment)
+        server.ask(INITIALIZE)
+        return server
+
+    def rows(self, sql: str) -> list[Any]:
+        """What the database holds, read by another program."""
+        with contextlib.closing(sqlite3.connect(self.folder / "data" / "perplexity.db")) as db:
+            return db.execute(sql).fetchall()
+
+    def events(self) -> list[Any]:
+        return self.rows("SELECT status, cost_nano_usd > 0 FROM usage_events")
+
+    def assert_pure(self, server: Server) -> None:
+        """Every byte on standard output belongs to an object on a line of its own."""
+        self.assertNotIn(b"\r", server.written)
+        self.assertTrue(server.written.isascii())
+        self.assertTrue(server.written.endswith(b"\n"))
+        for line in server.written.splitlines():
+            self.assertEqual(json.loads(line)["jsonrpc"], "2.0")
+
+    def assert_quiet(self, server: Server) -> None:
+        self.assertEqual(server.errors(), "")
+
+
+class Streams(ProcessTest):
+    def test_the_self_test_by_piping_gives_exactly_two_lines(self) -> None:
+        lines = [INITIALIZE, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
+        lines.append(request(2, "tools/list"))
+        data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        done = subprocess.run(
+            [sys.executable, str(FILE)],
+            input=data,
+            capture_output=True,
+            env=self.environment,
+            timeout=WAIT_S,
+            check=True,
+        )
+        self.assertEqual([json.loads(x)["id"] for x in done.stdout.splitlines()], [0, 2])
+        self.assertEqual(done.stderr, b"")
+
+    def test_output_is_pure_whatever_the_tools_meet(self) -> None:
+        server = self.start(
+            PYTHONDEVMODE="1", PYTHONWARNINGS="always", PERPLEXITY_WAIT_SECONDS="0.5"
+        )
+        server.ask(INITIALIZE)
+        self.fake.script("POST /v1/agent", Answer(200, "<html>"), Answer(500, "x"), Answer(401))
+        self.fake.script("POST /search", Answer(400, {"error": {"message": "no"}}), Answer(204))
+        examples = [(tool, example) for tool in m.TOOLS.values() for example in tool.examples * 2]
+        for number, (tool, example) in enumerate(examples):
+            params = {"name": tool.name, "arguments": example}
+            server.send(request(number, "tools/call", params))
+        self.assertEqual({server.receive()["id"] for _ in examples}, set(range(len(examples))))
+        self.assertEqual(server.end(), 0)
+        self.assert_pure(server)
+        self.assertNotIn("Traceback", server.errors())
+
+    def test_stray_prints_and_writes_reach_standard_error_only(self) -> None:
+        server = self.begin(change=NOISE.format(more='os.write(1, b"a stray write")'))
+        self.assertIn("result", server.ask(call(1, "noisy")))
+        self.assertEqual(server.end(), 0)
+        self.assert_pure(server)
+        self.assertIn("a stray print", server.errors())
+        self.assertIn("a stray write", server.errors())
+
+    def test_stray_prints_do_no_harm_without_a_standard_error(self) -> None:
+        server = self.begin(change=f"{NOISE.format(more='')}os.close(2); sys.stderr = None")
+        self.assertIn("result", server.ask(call(1, "noisy")))
+        self.assertEqual(server.end(), 0)
+        self.assert_pure(server)
+
+    def test_text_passes_unchanged_whatever_the_locale(self) -> None:
+        text = "Größe 日本 🙂 ✓ \u2028 é"
+        for environment in (
+            {"PYTHONIOENCODING": "cp1252"},
+            {"PYTHONIOENCODING": "ascii"},
+            {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        ):
+            with self.subTest(environment=environment):
+                server = self.begin(**environment)
+                message = json.dumps(call(1, "search", query=text), ensure_ascii=False)
+                server.send(message.encode())
+                result = server.receive()["result"]
+                self.assertIs(result["isError"], False, result)
+                self.assertIn(text, json.dumps(result["structuredContent"], ensure_ascii=False))
+                self.assertEqual(self.fake.calls("POST", "/search")[-1].body["query"], text)
+                self.assertEqual(server.end(), 0)
+                self.assert_pure(server)
+
+    def test_a_good_session_leaves_standard_error_empty(self) -> None:
+        server = self.begin()
+        self.assertIs(server.ask(ASK)["result"]["isError"], False)
+        self.assertEqual(server.end(), 0)
+        self.assert_quiet(server)
+
+    @unittest.skipUnless(POSIX, "shells differ")
+    def test_descriptors_closed_from_the_start_end_it_or_do_no_harm(self) -> None:
+        for closed, lines in (("<&-", 0), (">&-", 0), ("2>&-", 2), ("<&- >&- 2>&-", 0)):
+            with self.subTest(closed=closed):
+                messages = (INITIALIZE, request(1, "ping"))
+                data = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+                done = subprocess.run(
+                    ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, *program()],
+                    input=data,
+                    capture_output=True,
+                    env=self.environment,
+                    timeout=WAIT_S,
+                    check=False,
+                )
+                self.assertEqual(len(done.stdout.splitlines()), lines)
+                self.assertNotIn(b"Traceback", done.stderr)
+
+    def test_importing_the_module_does_nothing(self) -> None:
+        home = self.folder / "home"
+        home.mkdir()
+        code = (
+            f"import sys, threading; sys.path.insert(0, {str(FILE.parent)!r});"
+            "out = sys.stdout; import perplexity_pro_mcp;"
+            "print('x', sys.stdout is out, threading.active_count())"
+        )
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", code],
+            capture_output=True,
+            env={**ENOUGH, "HOME": str(home)},
+            cwd=home,
+            timeout=WAIT_S,
+            check=True,
+        )
+        self.assertEqual(done.stdout.split(), [b"x", b"True", b"1"])
+        self.assertEqual(list(home.iterdir()), [])
+
+
+class Starting(ProcessTest):
+    def test_it_starts_and_lists_without_a_key_and_calls_name_the_variable(self) -> None:
+        del self.environment["PERPLEXITY_API_KEY"]
+        server = self.begin()
+        self.assertTrue(server.ask(request(1, "tools/list"))["result"]["tools"])
+        result = server.ask(call(2, "ask", query="x"))["result"]
+        self.assertIs(result["isError"], True)
+        self.assertIn("PERPLEXITY_API_KEY", result["content"][0]["text"])
+        self.assertIs(server.ask(call(3, "usage"))["result"]["isError"], False)
+        self.assertEqual(self.fake.requests, [])
+
+    def test_it_answers_at_once_while_the_database_is_locked(self) -> None:
+        server = self.begin()
+        server.ask(call(1, "projects", action="list"))
+        server.ask(ASK)
+        server.end()
+        database = self.folder / "data" / "perplexity.db"
+        with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as db:
+            db.execute("BEGIN EXCLUSIVE")
+            other = self.begin(PERPLEXITY_DB_BUSY_TIMEOUT="0.1")
+            self.assertTrue(other.ask(request(1, "tools/list"))["result"]["tools"])
+            self.assertIs(other.ask(ASK)["result"]["isError"], False)
+
+    def test_it_starts_in_a_bare_environment_with_an_unusable_home(self) -> None:
+        blocker = self.folder / "file"
+        blocker.write_text("")
+        for home in ({}, {"HOME": str(blocker)}, {"HOME": "/proc/1"}):
+            with self.subTest(home=home):
+                environment = {
+                    "PERPLEXITY_BASE_URL": self.fake.url,
+                    "PERPLEXITY_API_KEY": self.fake.key,
+                    **(home if POSIX else {**ENOUGH, **home}),
+                }
+                server = self.watch(Server(environment, program(), cwd=FILE.anchor))
+                server.ask(INITIALIZE)
+                if home:
+                    self.assertIs(server.ask(ASK)["result"]["isError"], False)
+                self.assertEqual(server.end(), 0)
+
+
+class Load(ProcessTest):
+    def test_ping_and_local_tools_answer_while_32_paid_calls_wait(self) -> None:
+        gate = self.fake.hold("POST /v1/agent")
+        server = self.begin()
+        for tool in ("help", "usage", "projects"):
+            server.ask(call(0, tool, **({"action": "list"} if tool == "projects" else {})))
+        server.send(
+            *[call(f"p{number}", "ask", query=f"Question {number}?") for number in range(32)]
+        )
+        self.fake.wait_for("POST /v1/agent", 32)
+        for message in (
+            request(1, "ping"),
+            request(2, "tools/list"),
+            call(3, "help"),
+            call(4, "usage"),
+            call(5, "projects", action="list"),
+        ):
+            times_s = []
+            for _ in range(5):
+                started_at = time.monotonic()
+                self.assertEqual(server.ask(message)["id"], message["id"])
+                times_s.append(time.monotonic() - started_at)
+            self.assertLess(min(times_s), 0.1, message)
+        gate.set()
+        self.assertEqual(len({server.receive()["id"] for _ in range(32)}), 32)
+
+    def test_a_cancelled_paid_call_is_not_answered_but_kept_and_recorded(self) -> None:
+        gate = self.fake.hold("POST /v1/agent")
+        server = self.begin()
+        server.send(ASK)
+        self.fake.wait_for("POST /v1/agent", 1)
+        server.send(
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+        )
+        self.assertEqual(server.ask(request(2, "ping"))["id"], 2)
+        gate.set()
+        jobs: list[Json] = []
+        ends_at = time.monotonic() + WAIT_S
+        while not jobs and time.monotonic() < ends_at:
+            answer = server.ask(call(3, "jobs", action="list"))
+            jobs = answer["result"]["structuredContent"]["jobs"]
+        self.assertNotIn(b'"id":1,', server.written)
+        self.assertEqual(server.end(), 0)
+        self.assertEqual(self.events(), [("ok", 1)])
+        self.assertEqual(self.rows("SELECT status FROM research_jobs"), [("completed",)])
+
+
+class Ending(ProcessTest):
+    def held(self, route: str, message: Json, **options: Any) -> tuple[Server, threading.Event]:
+        """A server with a call in flight that the API does not answer."""
+        gate = self.fake.hold(route)
+        self.addCleanup(gate.set)
+        server = self.begin(**options)
+        count = len(self.fake.calls(*route.split()))
+        server.send(message)
+        self.fake.wait_for(route, count + 1)
+        return server, gate
+
+    def assert_ends_within(self, server: Server, limit_s: float, status: int = 0) -> None:
+        started_at = time.monotonic()
+        self.assertEqual(server.wait(), status)
+        self.assertLess(time.monotonic() - started_at, limit_s)
+        self.assertNotIn("Traceback", server.errors())
+
+    def test_end_of_input_ends_it_at_once(self) -> None:
+        server = self.begin()
+        server.close()
+        self.assert_ends_within(server, 1.0)
+        self.assert_quiet(server)
+
+    def test_input_that_is_empty_from_the_start_ends_it(self) -> None:
+        server = self.watch(Server(self.environment, stdin=subprocess.DEVNULL))
+        self.assert_ends_within(server, 2.0)
+        self.assertEqual(server.written, b"")
+
+    def test_threads_that_never_end_do_not_hold_it_up(self) -> None:
+        endless = "import threading; threading.Thread(target=threading.Event().wait).start()"
+        server = self.begin(change=endless)
+        server.close()
+        self.assert_ends_within(server, 2.0)
+
+    def test_free_calls_in_flight_do_not_delay_the_end(self) -> None:
+        server, _ = self.held("GET /v1/models", call(1, "models"))
+        server.close()
+        self.assert_ends_within(server, 1.5)
+        self.assertEqual(server.written.count(b"\n"), 1)
+
+    def test_a_paid_answer_on_its_way_is_recorded_and_kept_before_the_end(self) -> None:
+        server, gate = self.held("POST /v1/agent", ASK, PERPLEXITY_LOG_LEVEL="INFO")
+        server.close()
+        server.wait_for_note("ending; paid requests on their way: 1")
+        self.assertEqual(self.events(), [("interrupted", 0)])
+        gate.set()
+        self.assert_ends_within(server, 2.0)
+        self.assertEqual(self.events(), [("ok", 1)])
+        self.assertEqual(self.rows("SELECT status FROM research_jobs"), [("completed",)])
+        self.assertEqual(server.written.count(b"\n"), 1)
+        self.assertEqual(server.errors().count("\n"), 1)
+
+    def test_a_paid_answer_that_does_not_come_in_the_grace_stays_interrupted(self) -> None:
+        server, _ = self.held("POST /v1/agent", ASK, change="m.EXIT_GRACE_S = 0.3")
+        server.close()
+        self.assert_ends_within(server, 1.5)
+        self.assertEqual(self.events(), [("interrupted", 0)])
+
+    @unittest.skipUnless(POSIX, "Windows has no such signals")
+    def test_one_signal_ends_an_idle_server_quietly(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(signal=number):
+                server = self.begin()
+                server.process.send_signal(number)
+                self.assert_ends_within(server, 1.0)
+                self.assert_quiet(server)
+
+    @unittest.skipUnless(POSIX, "Windows has no such signals")
+    def test_one_signal_ends_it_within_its_grace_although_a_paid_call_runs(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(signal=number):
+                change = "m.SIGNAL_GRACE_S = 0.3"
+                server, _ = self.held("POST /v1/agent", ASK, change=change)
+                server.process.send_signal(number)
+                self.assert_ends_within(server, 1.0)
+                self.assert_quiet(server)
+                self.assertEqual(server.written.count(b"\n"), 1)
+        self.assertEqual(self.events(), [("interrupted", 0)] * 2)
+        self.assertEqual(self.rows("PRAGMA integrity_check"), [("ok",)])
+
+    @unittest.skipUnless(POSIX, "Windows has no such signals")
+    def test_a_paid_answer_within_the_grace_of_a_signal_is_recorded(self) -> None:
+        change = "m.SIGNAL_GRACE_S = 60.0"
+        server, gate = self.held("POST /v1/agent", ASK, change=change, PERPLEXITY_LOG_LEVEL="INFO")
+        server.process.send_signal(signal.SIGTERM)
+        server.wait_for_note("ending")
+        gate.set()
+        self.assert_ends_within(server, 2.0)
+        self.assertEqual(self.events(), [("ok", 1)])
+
+    @unittest.skipUnless(POSIX, "Windows has no such signals")
+    def test_a_second_signal_ends_it_at_once(self) -> None:
+        server, _ = self.held("POST /v1/agent", ASK, change="m.SIGNAL_GRACE_S = 60.0")
+        server.process.send_signal(signal.SIGINT)
+        server.process.send_signal(signal.SIGTERM)
+        self.assert_ends_within(server, 2.0, 128 + signal.SIGTERM)
+        self.assert_quiet(server)
+
+    @unittest.skipUnless(POSIX, "Windows has no such signals")
+    def test_a_signal_during_the_grace_of_the_end_of_input_shortens_it(self) -> None:
+        change = "m.EXIT_GRACE_S, m.SIGNAL_GRACE_S = 60.0, 0.2"
+        server, _ = self.held("POST /v1/agent", ASK, change=change, PERPLEXITY_LOG_LEVEL="INFO")
+        server.close()
+        server.wait_for_note("ending")
+        server.process.send_signal(signal.SIGTERM)
+        self.assert_ends_within(server, 2.0)
+
+    @unittest.skipUnless(POSIX, "needs a terminal of its own")
+    def test_a_terminal_as_input_ends_it_as_a_pipe_does(self) -> None:
+        import pty
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(signal=number):
+                controller, terminal = pty.openpty()
+                server = self.watch(Server(self.environment, (str(FILE), "serve"), stdin=terminal))
+                os.close(terminal)
+                os.write(controller, json.dumps(INITIALIZE).encode() + b"\n")
+                self.assertEqual(server.receive()["id"], 0)
+                server.process.send_signal(number)
+                self.assert_ends_within(server, 1.0)
+                os.close(controller)
+
+    def test_a_client_that_stopped_reading_ends_it_and_answers_are_kept(self) -> None:
+        gate = self.fake.hold("POST /v1/agent")
+        reader, writer = os.pipe()
+        server = self.watch(Server(self.environment, stdout=writer))
+        os.close(writer)
+        server.send(INITIALIZE)
+        self.assertTrue(os.read(reader, 10_000).endswith(b"}\n"))
+        server.send(ASK)
+        self.fake.wait_for("POST /v1/agent", 1)
+        os.close(reader)
+        gate.set()
+        if not POSIX:
+            server.close()
+        self.assert_ends_within(server, 3.0)
+        self.assert_quiet(server)
+        self.assertEqual(self.events(), [("ok", 1)])
+        self.assertEqual(self.rows("SELECT status FROM research_jobs"), [("completed",)])
+
+    @unittest.skipUnless(POSIX, "processes end differently")
+    def test_it_does_not_outlive_a_client_that_was_killed(self) -> None:
+        self.fake.hold("POST /v1/agent")
+        parent = (
+            "import subprocess, sys; child = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE);"
+            f"child.stdin.write({json.dumps(INITIALIZE).encode() + bytes([10])!r});"
+            "child.stdin.flush(); child.wait()"
+        )
+        server = self.watch(Server(self.environment, ("-c", parent, sys.executable, str(FILE))))
+        self.assertEqual(server.receive()["id"], 0)
+        started_at = time.monotonic()
+        server.process.kill()
+        server.wait()  # until both of its streams end, which the orphan holds open
+        self.assertLess(time.monotonic() - started_at, 2.0)
+        self.assert_quiet(server)
+
+
+if __name__ == "__main__":
+    unittest.main()

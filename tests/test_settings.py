@@ -1,0 +1,454 @@
+"""Chapter 3: every variable, what it defaults to, and the sentence for what cannot be used."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import perplexity_pro_mcp as app
+
+HOME = str(Path(tempfile.gettempdir()) / "somebody")  # absolute on every system
+HOME_NAME = "USERPROFILE" if os.name == "nt" else "HOME"
+KEY = "pplx-" + "aB3" * 16
+SECRET = "hunter2secret"
+
+# Variable, field, texts that are good with the value read, texts that are not.
+NUMBERS: list[tuple[str, str, dict[str, float], list[str]]] = [
+    ("PERPLEXITY_CONNECT_TIMEOUT", "connect_timeout_s", {"0.1": 0.1, "300": 300.0}, ["0", "301"]),
+    ("PERPLEXITY_READ_TIMEOUT", "read_timeout_s", {"3600": 3600.0, " 5.5 ": 5.5}, ["0", "3601"]),
+    ("PERPLEXITY_AGENT_READ_TIMEOUT", "agent_read_timeout_s", {"1e2": 100.0}, ["0", "-1", "1e9"]),
+    ("PERPLEXITY_MAX_ATTEMPTS", "max_attempts", {"1": 1, "10": 10, "3.0": 3}, ["0", "11", "2.5"]),
+    ("PERPLEXITY_MAX_RETRY_WAIT", "max_retry_wait_s", {"0": 0.0, "300": 300.0}, ["-0.1", "301"]),
+    ("PERPLEXITY_CATALOG_TTL", "catalog_ttl_s", {"0": 0.0, "60": 60.0}, ["-1", "31536001"]),
+    ("PERPLEXITY_CATALOG_MAX_STALE", "catalog_max_stale_s", {"0": 0.0}, ["-1", "31536001"]),
+    ("PERPLEXITY_DB_BUSY_TIMEOUT", "busy_timeout_s", {"0": 0.0, "300": 300.0}, ["-1", "301"]),
+    ("PERPLEXITY_WAIT_SECONDS", "wait_s", {"0.1": 0.1, "1800": 1800.0}, ["0", "1801"]),
+    ("PERPLEXITY_MAX_RESULT_CHARS", "max_result_chars", {"4000": 4000}, ["3999", "1000001"]),
+    ("PERPLEXITY_VECTOR_CACHE_MB", "vector_cache_mb", {"0": 0, "65536": 65536}, ["-1", "65537"]),
+]
+NO_NUMBERS = ["x", "1,5", "nan", "inf", "-inf", "0x10", "5 s", "1e999", "\udc80", "9" * 400]
+PLACEHOLDERS = [
+    *("${PERPLEXITY_API_KEY}", "${input:key}", "${{ secrets.KEY }}", "${KEY:-}"),
+    *("$PERPLEXITY_API_KEY", "$env:PERPLEXITY_API_KEY", "$(PERPLEXITY_API_KEY)"),
+    *("%PERPLEXITY_API_KEY%", "{env:PERPLEXITY_API_KEY}", "{file:~/key}", "{{KEY}}"),
+    *("YOUR_KEY", "YOUR_API_KEY_HERE", "your-perplexity-api-key", "Your key here"),
+    *("<key>", "<your-perplexity-api-key>", "REPLACE_ME", "replace-me"),
+    *("pplx-...", "pplx-\u2026", "pplx-xxxxxxxx", "pplx-your-key"),
+    *(" ${X} ", "<key>\n"),
+]
+
+
+def settings(**variables: str) -> Any:
+    return app.read_settings({HOME_NAME: HOME, **variables})
+
+
+class Watched(dict[str, str]):
+    """Variables, and which of them were looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.seen.add(name)
+        return super().get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        self.seen.add(str(name))
+        return super().__contains__(name)
+
+
+class Defaults(unittest.TestCase):
+    def test_an_empty_environment_gives_the_defaults_and_no_complaint(self) -> None:
+        self.assertEqual(
+            settings()._asdict(),
+            app.Settings(
+                key_problem="PERPLEXITY_API_KEY is not set", data_dir=f"{HOME}/.perplexity-pro"
+            )._asdict(),
+        )
+
+    def test_the_defaults_are_those_the_pages_name(self) -> None:
+        shown = {variable.name: variable.default for variable in app.VARIABLES}
+        read = settings()
+        for name, field, _, _ in NUMBERS:
+            self.assertEqual(float(shown[name]), getattr(read, field), name)
+        self.assertEqual(shown["PERPLEXITY_BASE_URL"], read.base_url)
+        self.assertEqual(shown["PERPLEXITY_MODEL"], read.model)
+        self.assertEqual(shown["PERPLEXITY_ROUTING"], read.routing)
+        self.assertEqual(shown["PERPLEXITY_LOG_LEVEL"], read.log_level)
+        self.assertEqual(shown["PERPLEXITY_OBSERVE"], "on" if read.observe else "off")
+        self.assertEqual(shown["PERPLEXITY_TOOLS"], read.tools)
+
+    def test_every_variable_that_is_read_is_documented_and_the_other_way_round(self) -> None:
+        watched = Watched()
+        app.read_settings(watched)
+        named = {name for v in app.VARIABLES for name in v.name.split(", ")}
+        read = {name.upper() for name in watched.seen}
+        self.assertEqual(read - named, {HOME_NAME, "TERM", "ALL_PROXY"})
+        self.assertEqual(named - read, {"SSL_CERT_FILE", "SSL_CERT_DIR"})  # OpenSSL reads these
+
+    def test_blanks_and_placeholders_count_as_not_set(self) -> None:
+        names = [v.name for v in app.VARIABLES if v.name.startswith("PERPLEXITY_")]
+        names.remove(app.KEY_VARIABLE)
+        for value in ("", "  ", "\n", *PLACEHOLDERS):
+            self.assertEqual(settings(**dict.fromkeys(names, value)), settings(), repr(value))
+
+    def test_the_process_is_asked_for_its_own_environment(self) -> None:
+        with mock.patch.dict(os.environ, {"PERPLEXITY_MODEL": "a/b"}):
+            self.assertEqual(app.settings_now().model, "a/b")
+
+    def test_a_record_that_is_printed_shows_no_value(self) -> None:
+        read = settings(PERPLEXITY_API_KEY=KEY, HTTPS_PROXY=f"http://u:{SECRET}@h:1")
+        for text in (repr(read), str(read), f"{read}", f"{[read]}"):
+            self.assertNotIn(KEY, text)
+            self.assertNotIn(SECRET, text)
+
+
+class Numbers(unittest.TestCase):
+    def test_good_values_are_read(self) -> None:
+        for name, field, good, _ in NUMBERS:
+            for text, value in good.items():
+                read = settings(**{name: text})
+                self.assertEqual(getattr(read, field), value, name)
+                self.assertIs(type(getattr(read, field)), type(value), name)
+                self.assertEqual(read.problems, ())
+
+    def test_bad_values_keep_the_default_and_a_sentence_with_the_bounds(self) -> None:
+        for name, field, _, bad in NUMBERS:
+            for text in (*bad, *NO_NUMBERS):
+                read = settings(**{name: text})
+                self.assertEqual(getattr(read, field), getattr(app.Settings(), field), name)
+                (problem,) = read.problems
+                self.assertRegex(problem, rf"\A{name} must be a (whole )?number from .+ to .+\.\Z")
+
+    def test_a_bad_value_is_repeated_short_and_without_a_key_in_it(self) -> None:
+        (problem,) = settings(PERPLEXITY_MAX_ATTEMPTS="many").problems
+        self.assertEqual(
+            problem, "PERPLEXITY_MAX_ATTEMPTS must be a whole number from 1 to 10, not 'many'."
+        )
+        (problem,) = settings(PERPLEXITY_MAX_ATTEMPTS=KEY).problems
+        self.assertNotIn(KEY[5:15], problem)
+        (problem,) = settings(PERPLEXITY_MAX_ATTEMPTS="a\x1b\n" * 500).problems
+        self.assertLess(len(problem), 120)
+        self.assertNotIn("\x1b", problem)
+
+    def test_one_problem_does_not_hide_another_nor_the_good_values(self) -> None:
+        read = settings(
+            PERPLEXITY_MAX_ATTEMPTS="x",
+            PERPLEXITY_READ_TIMEOUT="x",
+            PERPLEXITY_BASE_URL="ftp://x",
+            PERPLEXITY_LOG_LEVEL="LOUD",
+            PERPLEXITY_CATALOG_TTL="7",
+        )
+        self.assertEqual(len(read.problems), 4)
+        self.assertEqual(read.catalog_ttl_s, 7.0)
+
+
+class Words(unittest.TestCase):
+    def test_log_levels_are_taken_in_any_case(self) -> None:
+        for word in ("DEBUG", "debug", "Info", "WARNING", "error", " CRITICAL "):
+            read = settings(PERPLEXITY_LOG_LEVEL=word)
+            self.assertEqual((read.log_level, read.problems), (word.strip().upper(), ()))
+        read = settings(PERPLEXITY_LOG_LEVEL="verbose")
+        self.assertEqual(read.log_level, "WARNING")
+        self.assertIn("PERPLEXITY_LOG_LEVEL must be one of warning, debug, info", read.problems[0])
+
+    def test_observing_is_switched_by_the_usual_words(self) -> None:
+        for word in ("on", "1", "yes", "True", "off", "0", "NO", "false"):
+            read = settings(PERPLEXITY_OBSERVE=word)
+            self.assertEqual(read.observe, word in {"on", "1", "yes", "True"}, word)
+            self.assertEqual(read.problems, ())
+        read = settings(PERPLEXITY_OBSERVE="maybe")
+        self.assertTrue(read.observe)
+        self.assertIn("PERPLEXITY_OBSERVE must be one of on, off", read.problems[0])
+
+    def test_colour_is_off_where_the_terminal_or_its_user_wants_none(self) -> None:
+        self.assertTrue(settings().colour)
+        self.assertTrue(settings(TERM="xterm", NO_COLOR="").colour)
+        self.assertFalse(settings(NO_COLOR="1").colour)
+        self.assertFalse(settings(TERM="dumb").colour)
+
+
+class Keys(unittest.TestCase):
+    def test_a_key_is_taken_without_the_space_around_it(self) -> None:
+        for text in (KEY, f" {KEY}\n", "x", "sk-or-v1-123", "a" * 900):
+            read = settings(PERPLEXITY_API_KEY=text)
+            self.assertEqual((read.key, read.key_problem), (text.strip(), None))
+            self.assertEqual(read.problems, ())
+
+    def test_placeholders_are_no_key_and_are_named_as_such(self) -> None:
+        for text in PLACEHOLDERS:
+            read = settings(PERPLEXITY_API_KEY=text)
+            self.assertIsNone(read.key, text)
+            self.assertEqual(
+                read.key_problem,
+                "PERPLEXITY_API_KEY holds a placeholder that was never filled in",
+                text,
+            )
+
+    def test_a_real_key_is_not_taken_for_a_placeholder(self) -> None:
+        for text in (KEY, "pplx-xylophone", "pplx-x1", "$", "100%", "a$b", "a{b}c", "youre-in"):
+            self.assertEqual(settings(PERPLEXITY_API_KEY=text).key, text)
+
+    def test_other_texts_that_are_no_key_are_told_apart_and_not_repeated(self) -> None:
+        for text, flaw in {
+            "": "is empty",
+            " \t\n": "is empty",
+            f"{SECRET} {SECRET}": "such as spaces or line breaks",
+            f"{SECRET}\n{SECRET}": "such as spaces or line breaks",
+            f"{SECRET}\r\nX-Header: 1": "such as spaces or line breaks",
+            f"{SECRET}\u2026": "such as spaces or line breaks",
+            f"{SECRET}\udc80": "such as spaces or line breaks",
+            f"{SECRET}\x00": "such as spaces or line breaks",
+        }.items():
+            read = settings(PERPLEXITY_API_KEY=text)
+            self.assertIsNone(read.key)
+            self.assertIn(flaw, read.key_problem)
+            self.assertTrue(read.key_problem.startswith("PERPLEXITY_API_KEY "))
+            self.assertNotIn(SECRET, read.key_problem)
+
+    def test_no_key_of_another_vendor_is_looked_at(self) -> None:
+        read = settings(OPENAI_API_KEY=KEY, PPLX_API_KEY=KEY, API_KEY=KEY)
+        self.assertIsNone(read.key)
+        self.assertNotIn(KEY, str(read._asdict()))
+
+
+class BaseUrl(unittest.TestCase):
+    def test_addresses_that_may_be_used(self) -> None:
+        for text, url in {
+            "https://api.perplexity.ai": "https://api.perplexity.ai",
+            "https://api.perplexity.ai/": "https://api.perplexity.ai",
+            "https://proxy.example:8443/pplx//": "https://proxy.example:8443/pplx",
+            "HTTPS://Example.org": "HTTPS://Example.org",
+            "http://127.0.0.1:8080": "http://127.0.0.1:8080",
+            "http://localhost": "http://localhost",
+            "http://LOCALHOST:1": "http://LOCALHOST:1",
+            "http://[::1]:8080": "http://[::1]:8080",
+        }.items():
+            read = settings(PERPLEXITY_BASE_URL=text)
+            self.assertEqual((read.base_url, read.problems), (url, ()))
+
+    def test_others_are_refused_with_the_reason_and_not_repeated(self) -> None:
+        for text, reason in {
+            "http://{}.example": "this machine itself",
+            "http://localhost.{}.example": "this machine itself",
+            "http://127.0.0.1.{}.example": "this machine itself",
+            "http://127.0.0.1@{}": "this machine itself",
+            "https://user:{}@example.org": "user name or password",
+            "https://{}@example.org": "user name or password",
+            "https://@{}": "user name or password",
+            "https://example.org?key={}": "query or fragment",
+            "https://example.org/#{}": "query or fragment",
+            "https://example.org/{}?": "query or fragment",
+            "https://example.org/{}#": "query or fragment",
+            "ftp://{}": "https address",
+            "file:///{}": "https address",
+            "{}": "https address",
+            "//{}": "https address",
+            "https://": "https address",
+            "https:///{}": "https address",
+            "https://exa mple.org/{}": "https address",
+            "https://example.org/{}\nX: 1": "https address",
+            "https://example.org/{}\u2028x": "https address",
+            "https://ex\u00e4mple.org/{}": "https address",
+            "https://example.org:port/{}": "not an address",
+            "https://example.org:99999/{}": "not an address",
+            "https://[{}": "not an address",
+        }.items():
+            read = settings(PERPLEXITY_BASE_URL=text.format(SECRET))
+            self.assertEqual(read.base_url, "https://api.perplexity.ai", text)
+            (problem,) = read.problems
+            self.assertTrue(problem.startswith("PERPLEXITY_BASE_URL cannot be used: "), problem)
+            self.assertIn(reason, problem, text)
+            self.assertNotIn(SECRET, str(read._asdict()), text)
+
+
+class Folders(unittest.TestCase):
+    def test_an_absolute_folder_is_taken_and_a_tilde_spelt_out(self) -> None:
+        read = settings(PERPLEXITY_DATA_DIR=f"{HOME}/x", PERPLEXITY_FILES_DIR=f"{HOME}/y")
+        self.assertEqual((read.data_dir, read.files_dir), (f"{HOME}/x", f"{HOME}/y"))
+        with mock.patch.dict(os.environ, {HOME_NAME: HOME}):
+            read = settings(
+                PERPLEXITY_DATA_DIR="~/x", PERPLEXITY_FILES_DIR="~", PERPLEXITY_API_KEY_FILE="~/k"
+            )
+        self.assertEqual((read.data_dir, read.files_dir), (f"{HOME}/x", HOME))
+        self.assertEqual((read.key_file, read.problems), (f"{HOME}/k", ()))
+
+    def test_a_relative_data_folder_is_a_problem_and_is_never_made(self) -> None:
+        here = Path.cwd()
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            try:
+                for text in ("x", "./x", "../x", ".", "~nobody-of-that-name/x"):
+                    read = settings(PERPLEXITY_DATA_DIR=text)
+                    self.assertEqual(
+                        read.problems, ("PERPLEXITY_DATA_DIR must be an absolute path.",)
+                    )
+                    with self.assertRaisesRegex(OSError, "must be an absolute path"):
+                        app.data_folder(read)
+                self.assertEqual(list(Path(folder).iterdir()), [])
+            finally:
+                os.chdir(here)
+
+    @unittest.skipIf(os.name == "nt", "POSIX knows users without variables")
+    def test_without_a_home_variable_the_user_database_is_asked(self) -> None:
+        import pwd
+
+        with mock.patch.dict(os.environ):
+            os.environ.pop("HOME", None)
+            read = app.read_settings({})
+        home = pwd.getpwuid(os.getuid()).pw_dir
+        self.assertEqual((read.data_dir, read.problems), (f"{home}/.perplexity-pro", ()))
+
+    def test_the_folders_of_the_user_are_those_of_the_process(self) -> None:
+        with mock.patch.dict(os.environ, {HOME_NAME: HOME, "APPDATA": f"{HOME}/Roaming"}):
+            self.assertEqual(app.user_folders(), (HOME, f"{HOME}/Roaming"))
+
+    def test_without_any_home_nothing_is_raised_and_the_folder_is_refused_later(self) -> None:
+        with mock.patch("os.path.expanduser", lambda text: text):
+            read = app.read_settings({})
+        self.assertEqual(read.problems, ())  # answers do not depend on the folder
+        with self.assertRaises(OSError):
+            app.data_folder(read)
+
+
+class Proxies(unittest.TestCase):
+    def test_both_cases_are_read_and_the_lower_one_wins(self) -> None:
+        given = {"https_proxy": "http://a", "http_proxy": "b", "all_proxy": "c", "no_proxy": "x,y"}
+        for read in (settings(**given), settings(**{n.upper(): v for n, v in given.items()})):
+            self.assertEqual(dict(read.proxies), given)
+        if os.name != "nt":  # there the names of variables have no case
+            read = settings(HTTPS_PROXY="http://a", https_proxy=" http://low ")
+            self.assertEqual(read.proxies, (("https_proxy", "http://low"),))
+
+    def test_an_empty_or_blank_one_is_none_and_an_empty_lower_one_switches_off(self) -> None:
+        read = settings(HTTPS_PROXY="", http_proxy="  ", NO_PROXY="${NO_PROXY}")
+        self.assertEqual(read.proxies, ())
+        if os.name != "nt":
+            self.assertEqual(settings(HTTPS_PROXY="http://a", https_proxy="").proxies, ())
+
+
+class Routing(unittest.TestCase):
+    TIERS: dict[str, str] = {  # noqa: RUF012 - never changed
+        "PERPLEXITY_TIER_LIGHT": "openai/gpt-6-luna",
+        "PERPLEXITY_TIER_STANDARD": "perplexity/sonar",
+        "PERPLEXITY_TIER_COMPLEX": "anthropic/claude-sonnet-5-5",
+    }
+
+    def test_standard_takes_the_model_that_is_set(self) -> None:
+        read = settings(PERPLEXITY_MODEL=" google/gemini-3.8-flash ")
+        self.assertEqual((read.routing, read.model), ("standard", "google/gemini-3.8-flash"))
+        self.assertEqual((read.tiers, read.problems, read.warnings), ((), (), ()))
+
+    def test_tiers_are_taken_where_they_are_used(self) -> None:
+        for mode in ("custom", "CUSTOM", "dynamic"):
+            read = settings(PERPLEXITY_ROUTING=mode, **self.TIERS)
+            self.assertEqual(read.routing, mode.lower())
+            self.assertEqual(
+                read.tiers,
+                (
+                    ("light", "openai/gpt-6-luna"),
+                    ("standard", "perplexity/sonar"),
+                    ("complex", "anthropic/claude-sonnet-5-5"),
+                ),
+            )
+            self.assertEqual((read.problems, read.warnings), ((), ()))
+
+    def test_a_missing_or_bad_model_is_named(self) -> None:
+        for name in self.TIERS:
+            tiers = {**self.TIERS, name: ""}
+            read = settings(PERPLEXITY_ROUTING="custom", **tiers)
+            missing = f"{name} must name a model when PERPLEXITY_ROUTING is custom."
+            self.assertEqual(read.problems, (missing,))
+            for bad in ("a b", "a\n", "m" * 201, "mod\u00e8le", "a;b"):
+                tiers[name] = bad
+                read = settings(PERPLEXITY_ROUTING="custom", **tiers)
+                if bad.strip() == "a":
+                    self.assertEqual(read.problems, ())
+                else:
+                    self.assertRegex(read.problems[0], rf"\A{name} must be a model id ")
+        read = settings(PERPLEXITY_MODEL="a b")
+        self.assertEqual(read.model, "perplexity/sonar")
+        self.assertRegex(read.problems[0], r"\APERPLEXITY_MODEL must be a model id ")
+
+    def test_what_a_mode_does_not_use_is_warned_of_and_not_checked(self) -> None:
+        read = settings(PERPLEXITY_TIER_LIGHT="a b", PERPLEXITY_TIER_COMPLEX="c")
+        ignored = ("PERPLEXITY_TIER_LIGHT", "PERPLEXITY_TIER_COMPLEX")
+        self.assertEqual(
+            read.warnings, tuple(f"{name} is ignored in standard routing." for name in ignored)
+        )
+        self.assertEqual(read.problems, ())
+        read = settings(PERPLEXITY_ROUTING="custom", PERPLEXITY_MODEL="a b", **self.TIERS)
+        self.assertEqual(read.warnings, ("PERPLEXITY_MODEL is ignored in custom routing.",))
+        self.assertEqual(read.problems, ())
+
+    def test_an_unknown_mode_is_a_problem_and_not_quietly_another(self) -> None:
+        read = settings(PERPLEXITY_ROUTING="clever")
+        self.assertEqual(read.routing, "standard")
+        self.assertRegex(read.problems[0], r"\APERPLEXITY_ROUTING must be one of .*'clever'\.\Z")
+
+
+class Amounts(unittest.TestCase):
+    def test_dollars_are_read_exactly(self) -> None:
+        for text, nano in {
+            "0": 0,
+            "1.50": 1_500_000_000,
+            "0.000000001": 1,
+            "4.56e-7": 456,
+            " 2 ": 2_000_000_000,
+            "1000000000": 10**18,
+        }.items():
+            self.assertEqual(app.read_usd(text), nano)
+
+    def test_what_is_not_an_amount_is_none(self) -> None:
+        for text in (
+            *("", "x", "-1", "-0.000000001", "1,5", "$5", "5 USD"),
+            *("nan", "snan", "inf", "-inf", "1e999", "1e999999", "1e9999999999999", "1e-10"),
+            *("1000000000.000000001", "0.0000000001", "9" * 5000),
+        ):
+            self.assertIsNone(app.read_usd(text), text[:30])
+
+    def test_caps_are_kept_by_window_and_one_that_cannot_be_read_is_a_problem(self) -> None:
+        read = settings(
+            PERPLEXITY_BUDGET_DAILY_USD="1.5",
+            PERPLEXITY_BUDGET_MONTHLY_USD="20",
+            PERPLEXITY_BUDGET_CALL_USD="0",
+            PERPLEXITY_CONFIRM_USD="0.05",
+        )
+        self.assertEqual(
+            dict(read.caps), {"day": 1_500_000_000, "month": 20_000_000_000, "call": 0}
+        )
+        self.assertEqual((read.confirm_nano, read.problems), (50_000_000, ()))
+        for name in ("BUDGET_DAILY_USD", "BUDGET_MONTHLY_USD", "BUDGET_CALL_USD", "CONFIRM_USD"):
+            read = settings(**{f"PERPLEXITY_{name}": "cheap"})
+            self.assertEqual((read.caps, read.confirm_nano), ((), None))
+            self.assertRegex(read.problems[0], rf"\APERPLEXITY_{name} must be an amount ")
+
+
+class Anything(unittest.TestCase):
+    def test_no_value_of_any_variable_ends_the_start(self) -> None:
+        luck = random.Random(3)  # noqa: S311 - the same numbers in every run, nothing secret
+        names = [name for v in app.VARIABLES for name in v.name.split(", ")]
+        pieces = [*"0123456789.-+eE/:@?#[]{}$%~<> \n\t\x7f\u00e4\u202e", "\udc80", "http://", "nan"]
+        pieces += ["https://", "custom", "1e", "${", "://[", "\U0001f642", "a" * 5000, "9" * 5000]
+        for _ in range(2000):
+            variables = {
+                name: "".join(luck.choice(pieces) for _ in range(luck.randint(0, 6)))
+                for name in luck.sample(names, 12)
+            }
+            read = app.read_settings({HOME_NAME: HOME, **variables})
+            for sentence in (*read.problems, *read.warnings):
+                self.assertRegex(sentence, r"(?s)\A[A-Z_]+:? .*\.\Z")
+                self.assertLess(len(sentence), 300)
+
+
+if __name__ == "__main__":
+    unittest.main()
