@@ -316,6 +316,14 @@ class RpcError(Exception):
         self.data = data
 
 
+class AskUser(BaseException):
+    """The call cannot go on before the user has answered; the client repeats it with the answer."""
+
+    def __init__(self, question: str) -> None:
+        super().__init__(question)
+        self.question = question
+
+
 class Cancelled(BaseException):
     """The caller no longer wants the answer. Not an Exception, so that no handler swallows it."""
 
@@ -926,7 +934,7 @@ def tool(
 
     def declare(handler: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         name = PREFIX + handler.__name__
-        title = f"Perplexity {handler.__name__}"
+        title = handler.__name__.capitalize()
         TOOLS[name] = Tool(name, title, summary, details, cost, effects, examples, handler)
         return handler
 
@@ -1368,6 +1376,54 @@ def find_key(settings: Settings) -> FoundKey:
         f"{KEY_FILE_VARIABLE}, and restart the client."
     )
     return FoundKey(None, "", problem)
+
+
+# ---- files of other programs
+
+
+def read_exact(path: Path, limit_bytes: int) -> str | None:
+    """A file's text, line ends and byte order mark included; None where there is no such file."""
+    if not path.exists():
+        return None
+    if not path.is_file():
+        raise ValueError("is not a regular file")
+    with path.open("rb") as reader:
+        raw = reader.read(limit_bytes + 1)
+    if len(raw) > limit_bytes:
+        raise ValueError(f"is larger than {limit_bytes} bytes")
+    return raw.decode("utf-8")
+
+
+def real_path(path: Path, limit: Path) -> Path:
+    """Where a file really is; PermissionError where a link leads out of the folder `limit`."""
+    try:
+        real = path.resolve()
+    except RuntimeError:
+        raise PermissionError("is a link to itself") from None
+    if real.is_symlink():
+        raise PermissionError("is a link to itself")
+    if not real.is_relative_to(limit.resolve()):
+        raise PermissionError(f"is a link that leads out of {limit}")
+    return real
+
+
+def back_up(path: Path) -> Path:
+    """Copy a file beside itself, for its owner only, as the first free of .bak, .bak2 and so on."""
+    numbers = ("", *range(2, 1000))
+    names = (path.with_name(f"{path.name}.bak{number}") for number in numbers)
+    target = next(name for name in names if not os.path.lexists(name))
+    copy_file(path, target)
+    return target
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there."""
+    return path.is_dir()
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are missing."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 # ---- images
@@ -5313,6 +5369,12 @@ def item_name(item: Item) -> str:
     return f"{'chat message' if item.source == 'chat' else 'job'} {item.number}"
 
 
+def piece_name(piece: Piece) -> str:
+    """A chunk as a message names it."""
+    several = len(piece.item.chunks) > 1
+    return f"{item_name(piece.item)}{f', chunk {piece.at}' if several else ''}"
+
+
 def _entry_problem(entry: dict[str, Json]) -> str:
     """The rule that an entry breaks, if any."""
     if set(entry) != {"key", "text"}:
@@ -5357,17 +5419,22 @@ def plan_of(items: Sequence[Item], stored: Mapping[str, Sequence[str]], limit: i
     return Plan(taken, current, pending, growth)
 
 
+def _size_bytes(text: str) -> int:
+    """The text's size as UTF-8, which is also the most tokens it can have."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
 def batches_of(items: Iterable[Item]) -> Iterator[list[Piece]]:
     """The items' chunks in order, in batches that one request takes."""
     batch: list[Piece] = []
     chars = size_bytes = 0
     for item in items:
         for at, text in enumerate(item.chunks):
-            chars, size_bytes = chars + len(text), size_bytes + len(text.encode())
+            chars, size_bytes = chars + len(text), size_bytes + _size_bytes(text)
             full = chars > MAX_BATCH_CHARS or size_bytes > _MAX_BATCH_BYTES
             if full or len(batch) == MAX_BATCH_INPUTS:
                 yield batch
-                batch, chars, size_bytes = [], len(text), len(text.encode())
+                batch, chars, size_bytes = [], len(text), _size_bytes(text)
             batch.append(Piece(item, at))
     if batch:
         yield batch
@@ -5409,8 +5476,8 @@ def embed_body(texts: list[str], combination: Combination) -> dict[str, Json]:
 
 
 def embed_estimate(texts: Sequence[str], model: str) -> int:
-    """The most that embedding these texts can cost, in nano-USD: a token is at least one byte."""
-    return sum(len(text.encode()) for text in texts) * EMBED_PRICES[model]
+    """The most that embedding these texts can cost, in nano-USD."""
+    return sum(map(_size_bytes, texts)) * EMBED_PRICES[model]
 
 
 def _bad_vectors(problem: str) -> ToolError:
@@ -5442,12 +5509,6 @@ def read_vectors(body: Json, names: Sequence[str], combination: Combination) -> 
         if place not in found:
             raise _bad_vectors(f"it has no vector for {name}.")
     return [found[place] for place in range(len(names))]
-
-
-def piece_name(piece: Piece) -> str:
-    """A chunk as a message names it."""
-    several = len(piece.item.chunks) > 1
-    return f"{item_name(piece.item)}{f', chunk {piece.at}' if several else ''}"
 
 
 # ==== 11. Calls ===================================================================================
@@ -5685,6 +5746,9 @@ class Call:
         # The command line is patient: no client cuts its calls off.
         self.deadline = float("inf") if patient else time.monotonic() + self.settings.wait_s
         self.hear: Callable[[str], None] | None = None  # takes an answer piece by piece
+        # Asks the user and returns whether they agree; may raise AskUser.
+        self.ask_user: Callable[[str], bool] | None = None
+        self.agreed = False  # the arguments say so already
         self._waits: list[threading.Event] = []
         self._progress = progress
 
@@ -5716,6 +5780,12 @@ class Call:
         """Add a warning to the result, once."""
         if sentence and sentence not in self.warnings:
             self.warnings.append(sentence)
+
+    def confirmed(self, question: str) -> bool:
+        """Whether the user agrees, by an argument or when asked; False if nobody can be asked."""
+        if not self.agreed and self.ask_user is not None:
+            self.agreed = self.ask_user(question)
+        return self.agreed
 
     def key(self) -> str:
         """The API key; ToolError where there is none, or where settings forbid any request."""
@@ -6097,6 +6167,7 @@ def paid_post(
     found under its `job_id`.
     """
     key = call.key()
+    confirm_cost(call, errand)
     own = PaidFlight(call, errand, project)
     flight = own if fresh else call.runtime.board(own, digest_of(errand, project))
     call.flights.append(flight)
@@ -6114,6 +6185,25 @@ def paid_post(
     call.warn(flight.note)
     flight.result()
     return flight
+
+
+def confirm_cost(call: Call, errand: Errand) -> None:
+    """Have a call that may cost more than PERPLEXITY_CONFIRM_USD confirmed."""
+    limit, asked = call.settings.confirm_nano, errand.estimate_nano
+    if limit is None or call.agreed:
+        return
+    if asked is None:
+        with call.store.reading() as db:
+            asked = estimator(db)(call.declared.name, errand.preset, errand.model)
+    if asked <= limit:
+        return
+    may = f"This call may cost up to {usd_text(asked)} USD"
+    if not call.confirmed(f"{may}. Go ahead?"):
+        raise ToolError(
+            "confirmation_required",
+            f"{may}, more than PERPLEXITY_CONFIRM_USD allows unasked; nothing was sent. If the "
+            "user agrees, repeat it with confirm=true.",
+        )
 
 
 def _start_paid(call: Call, flight: PaidFlight, key: str) -> None:
@@ -6159,7 +6249,11 @@ def run_tool(call: Call, raw: Mapping[str, Json]) -> Outcome:
     declared = call.declared
     try:
         key = find_key(call.settings).key
-        args = read_arguments(declared, scrubbed(dict(raw), key))
+        given_arguments = scrubbed(dict(raw), key)
+        if "confirm" not in arguments_of(declared)._fields:
+            call.agreed = given_arguments.pop("confirm", False) in {True, "true"}
+        args = read_arguments(declared, given_arguments)
+        call.agreed = call.agreed or bool(getattr(args, "confirm", False))
         result = declared.handler(call, args)
         structured = plain(result)
         return Outcome(structured, result.text())
@@ -6415,6 +6509,9 @@ def paid_posts(
     end. A flight that failed has its `error`; one with neither `error` nor `reading` was handed
     off, as by paid_post. None of them ends the others.
     """
+    known = [errand.estimate_nano for errand in errands]
+    total = sum(cost or 0 for cost in known) if None not in known else None
+    confirm_cost(call, errands[0]._replace(estimate_nano=total))
     flights = [PaidFlight(call, errand, project) for errand in errands]
     sent = _fly_all(call, flights, parallel)
     if not sent:
@@ -6519,7 +6616,7 @@ class Vectors:
 
     def __init__(self, settings: Settings) -> None:
         self._limit_bytes = settings.vector_cache_mb << 20
-        self._database = str(database_path(settings))
+        self._settings = settings
         self._lock = threading.Lock()
         self._laid: dict[Shelf, Laid] = {}  # the least recently used first
         self._turns: dict[str, threading.Lock] = {}
@@ -6527,7 +6624,7 @@ class Vectors:
 
     def shelf(self, project_id: int, combination: Combination, source: str | None) -> Shelf:
         """Where the vectors of a search stand."""
-        return Shelf(self._database, project_id, combination, source)
+        return Shelf(str(database_path(self._settings)), project_id, combination, source)
 
     def lay_ahead(self, call: Call, shelf: Shelf) -> None:
         """Lay vectors out in a thread of its own, while the caller waits for something else."""
@@ -7003,7 +7100,8 @@ Instructions = Annotated[
 OutputTokens = Annotated[int | None, Arg("Longest answer in tokens", low=1, high=MAX_OUTPUT_TOKENS)]
 Offset = Annotated[int, Arg("Entries to skip", low=0)]
 Fresh = Annotated[bool, Arg("Do not share a call under way")]
-Confirm = Annotated[bool, Arg("delete: must be true")]
+Confirm = Annotated[bool, Arg("The user agreed; needed to delete")]
+ConfirmCost = Annotated[bool, Arg("The user agreed to the cost")]
 
 WEB = Effects(open_world=True)
 LOCAL = Effects(read_only=True, idempotent=True, open_world=False)
@@ -7311,6 +7409,7 @@ class AskArgs(NamedTuple):
         dict[str, Json] | None, Arg("JSON Schema of a structured answer (root type object)")
     ] = None
     fresh: Fresh = False
+    confirm: ConfirmCost = False
     project: Project = DEFAULT_PROJECT
 
 
@@ -7911,12 +8010,12 @@ def _fitted_messages(call: Call, args: ChatArgs, result: ChatResult) -> ChatResu
 def _delete_chat(call: Call, args: ChatArgs, project: str) -> ChatResult:
     with call.store.reading() as db:
         row = _found_chat(db, args.chat_id, project)
-    if not args.confirm:
-        raise ToolError(
-            "confirmation_required",
-            f"Deleting chat {row.id} ({one_line(row.title, 60)}) removes its {row.message_count} "
-            "messages and their vectors and cannot be undone. Call again with confirm=true.",
-        )
+    what = (
+        f"Deleting chat {row.id} ({one_line(row.title, 60)}) removes its {row.message_count} "
+        "messages and their vectors and cannot be undone."
+    )
+    if not call.confirmed(f"{what} Delete it?"):
+        raise ToolError("confirmation_required", f"{what} Call again with confirm=true.")
     with call.store.writing() as db:
         owner = project_id(db, project)
         removed = delete_chat(db, owner, row.id) if owner is not None else None
@@ -7946,6 +8045,7 @@ class ResearchArgs(NamedTuple):
     country: Country = None
     instructions: Instructions = None
     fresh: Fresh = False
+    confirm: ConfirmCost = False
     project: Project = DEFAULT_PROJECT
 
 
@@ -9320,8 +9420,8 @@ def _send_batches(
         if flight.reading is None or flight.stored is None:
             # Out of time, or storage refuses. Either way another batch would only add to it.
             call.warn(
-                f"{len(pieces)} chunks were sent and are not stored yet. They are paid for once "
-                "and stored as soon as that is possible; call again to go on."
+                f"{len(pieces)} chunks are not stored yet. What was sent is paid for once, and "
+                "stored as soon as that is possible; call again to go on."
             )
             break
         begun = flight.reading.value.begun
@@ -9462,13 +9562,13 @@ def _delete_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
     # Here nothing has a default: what is not named is not filtered by.
     size = checked_size(args.dimensions, args.model)
     which = ChunkFilter(args.source, args.model, size, args.encoding)
-    if not args.confirm:
-        only = ", ".join(f"{name} {value}" for name, value in which._asdict().items() if value)
-        raise ToolError(
-            "confirmation_required",
-            f"Deleting the vectors of project {args.project!r} ({only or 'all of them'}) cannot be "
-            "undone; indexing again is billed again. Call again with confirm=true.",
-        )
+    only = ", ".join(f"{name} {value}" for name, value in which._asdict().items() if value)
+    what = (
+        f"Deleting the vectors of project {args.project!r} ({only or 'all of them'}) cannot be "
+        "undone; indexing again is billed again."
+    )
+    if not call.confirmed(f"{what} Delete them?"):
+        raise ToolError("confirmation_required", f"{what} Call again with confirm=true.")
     with call.store.writing() as db:
         number = project_id(db, args.project)
         removed = 0 if number is None else delete_chunks(db, number, which)
@@ -9707,16 +9807,16 @@ def _running_note(count: int) -> str:
     )
 
 
-def _delete(call: Call, name: str, *, confirmed: bool) -> ProjectsResult:
+def _delete(call: Call, name: str) -> ProjectsResult:
     with call.store.reading() as db:
         running = running_count(db, known_project(db, name))
     note = _running_note(running) if running else ""
-    if not confirmed:
-        raise ToolError(
-            "confirmation_required",
-            f"Deleting project {name!r} removes its chats, jobs and vectors and cannot be undone; "
-            f"spend history is kept. {note + ' ' if note else ''}Call again with confirm=true.",
-        )
+    what = (
+        f"Deleting project {name!r} removes its chats, jobs and vectors and cannot be undone; "
+        f"spend history is kept.{' ' + note if note else ''}"
+    )
+    if not call.confirmed(f"{what} Delete it?"):
+        raise ToolError("confirmation_required", f"{what} Call again with confirm=true.")
     with call.store.writing() as db:
         deleted = delete_project(db, name)
     if deleted is None:
@@ -9785,7 +9885,7 @@ def projects(call: Call, args: ProjectsArgs) -> ProjectsResult:
     if args.action != "list" and args.project is None:
         raise invalid("project", f"is required to {args.action} one.")
     if args.action == "delete":
-        return _delete(call, checked_project(args.project or ""), confirmed=args.confirm)
+        return _delete(call, checked_project(args.project or ""))
     if args.action == "budget":
         return _budget(call, args, checked_project(args.project or ""))
     with call.store.reading() as db:
@@ -10866,54 +10966,6 @@ def spoken_to(runtime: Runtime, text: str) -> list[bytes]:
     return lines
 
 
-# for chapter 5:
-def read_exact(path: Path, limit_bytes: int) -> str | None:
-    """A file's text, line ends and byte order mark included; None where there is no such file."""
-    if not path.exists():
-        return None
-    if not path.is_file():
-        raise ValueError("is not a regular file")
-    with path.open("rb") as reader:
-        raw = reader.read(limit_bytes + 1)
-    if len(raw) > limit_bytes:
-        raise ValueError(f"is larger than {limit_bytes} bytes")
-    return raw.decode("utf-8")
-
-
-def real_path(path: Path, limit: Path) -> Path:
-    """Where a file really is; PermissionError where a link leads out of the folder `limit`."""
-    try:
-        real = path.resolve()
-    except RuntimeError:
-        raise PermissionError("is a link to itself") from None
-    if real.is_symlink():
-        raise PermissionError("is a link to itself")
-    if not real.is_relative_to(limit.resolve()):
-        raise PermissionError(f"is a link that leads out of {limit}")
-    return real
-
-
-def back_up(path: Path) -> Path:
-    """Copy a file beside itself, for its owner only, as the first free of .bak, .bak2 and so on."""
-    numbers = ("", *range(2, 1000))
-    names = (path.with_name(f"{path.name}.bak{number}") for number in numbers)
-    target = next(name for name in names if not os.path.lexists(name))
-    copy_file(path, target)
-    return target
-
-
-def is_folder(path: Path) -> bool:
-    """Whether a folder is there."""
-    return path.is_dir()
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder and those above it, where they are missing."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-# end of what is for chapter 5
-
 # ==== 15. Clients =================================================================================
 # How MCP clients are told to start this server: snippets, edits of their files that leave every
 # foreign byte alone, one-click links, the registry entry and the desktop bundle, all from one
@@ -11489,7 +11541,8 @@ def merged(client: Client, text: str | None, launch: Launch) -> str:
 def _older_entries(client: Client, servers: Mapping[str, Json]) -> tuple[str, ...]:
     """The names of the entries that start the older package."""
     started = {name: _launch_of(client, entry) for name, entry in servers.items()}
-    return tuple(n for n, s in started.items() if s and _OLDER in " ".join((s[0], *s[1])))
+    older = (name for name, s in started.items() if s and _OLDER in " ".join((s[0], *s[1])))
+    return tuple(one_line(name, 60) for name in older)
 
 
 # A difference is read by others too and lands in logs: of other servers it shows names only.
@@ -11543,12 +11596,12 @@ def difference(old: str, new: str, name: str) -> str:
 
     texts, as_json = [old.lstrip("\ufeff"), new.lstrip("\ufeff")], False
     with contextlib.suppress(ValueError):
-        texts, as_json = [_masked(text) if text.strip() else "" for text in texts], True
+        texts, as_json = [_masked(text) for text in texts], True
     before, after = (text.splitlines() for text in texts)
     lines = difflib.unified_diff(before, after, name, f"{name} (new)", lineterm="")
     if not as_json:  # TOML or YAML, where only our own lines change: context ends behind the name
         lines = (re.sub(r"^( [^=:\"'#]*[=:]?).*", "\\1 \u2026", line) for line in lines)
-    return re.sub(_KEY_LIKE, _masked_token, redacted("\n".join(lines), None))
+    return re.sub(_KEY_LIKE, _masked_token, redacted(visible("\n".join(lines)), None))
 
 
 class WriteReport(NamedTuple):
@@ -11578,7 +11631,7 @@ def _notes(client: Client, text: str, launch: Launch) -> tuple[str, ...]:
     start = json_text({n: entry[n] for n in (client.command, "args") if n in entry})[1:-1]
     servers = _read_servers(client, text.lstrip("\ufeff"))[0]
     return tuple(
-        f"{one_line(name, 60)!r} starts the older {_OLDER}; to switch it, put {start} there."
+        f"{name!r} starts the older {_OLDER}; to switch it, put {start} there."
         for name in _older_entries(client, servers)
         if name != SERVER
     )

@@ -117,12 +117,11 @@ def _blobs(settings: app.Settings) -> list[bytes]:
 def by_plain_loop(settings: app.Settings, combination: app.Combination) -> Callable[[], list[int]]:
     """The definition, written out: the vectors are read and scored one by one."""
     query = query_of(combination)
-    bits = int.from_bytes(query, "little")
 
     def score(vector: bytes) -> float:
         if combination.encoding == "int8":
             return app.plain_cosine(query, vector)
-        differing = bin(int.from_bytes(vector, "little") ^ bits).count("1")
+        differing = sum(bin(a ^ b).count("1") for a, b in zip(query, vector, strict=True))
         return 1 - differing / combination.dimensions
 
     def search() -> list[int]:

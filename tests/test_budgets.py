@@ -383,5 +383,44 @@ class ToolChoice(unittest.TestCase):
         self.assertLessEqual(size, 8000)
 
 
+class Confirming(unittest.TestCase):
+    def test_a_dear_call_is_refused_until_it_is_confirmed(self) -> None:
+        with desk(PERPLEXITY_CONFIRM_USD="0.05") as owner:
+            owner.ok("ask", query="q")
+            text = owner.refused("research", query="q", depth="high")
+            self.assertIn("[confirmation_required]", text)
+            self.assertIn("confirm=true", text)
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
+            owner.ok("research", query="q", depth="high", confirm=True)
+
+    def test_the_user_is_asked_where_the_client_can(self) -> None:
+        with desk(PERPLEXITY_CONFIRM_USD="0") as owner:
+            for answer in (False, True):
+                call, asked = owner.call("search"), list[str]()
+
+                def ask_user(question: str, said: bool = answer, into: list[str] = asked) -> bool:
+                    into.append(question)
+                    return said
+
+                call.ask_user = ask_user
+                outcome = pro.run_tool(call, {"query": "q"})
+                self.assertEqual(outcome.kind, None if answer else "confirmation_required")
+                self.assertEqual(len(asked), 1)
+                self.assertIn("0.001 USD", asked[0])
+
+    def test_confirm_is_understood_by_tools_that_do_not_list_it(self) -> None:
+        with desk(PERPLEXITY_CONFIRM_USD="0") as owner:
+            owner.refused("search", query="q")
+            owner.ok("search", query="q", confirm=True)
+
+    def test_deleting_asks_the_user_too(self) -> None:
+        with desk() as owner:
+            owner.ok("search", query="q")
+            call = owner.call("projects")
+            call.ask_user = lambda question: "default" in question
+            outcome = pro.run_tool(call, {"action": "delete", "project": "default"})
+            self.assertIsNone(outcome.kind)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -558,6 +558,8 @@ class TomlFiles(Case):
         servers = p._read_plain_toml(text)["mcp_servers"]
         self.assertEqual(servers["perplexity"], {"command": "x", "args": ["a", "b\n"]})
         self.assertEqual(servers["git"], {"command": "git-mcp", "args": []})
+        remote = p._read_plain_toml('[mcp_servers.far]\nurl = "http://x"\n')["mcp_servers"]["far"]
+        self.assertIsNone(p._launch_of(client("codex"), remote))
         for odd in (
             'x = """\n"""\n',
             "x = '''a'''\n",
@@ -614,8 +616,10 @@ class YamlFiles(Case):
             "extensions:\n  perplexity:\n    cmd: uvx\n    args: [mcp-perplexity-pro]\n",
             'extensions:\n  perplexity:\n    cmd: uvx\n    args: ["mcp-perplexity-pro"]\n',
         ):
-            why = "" if "uvx" in text else "plain way"
-            self.refused("goose", text, why)
+            self.refused("goose", text, "" if "uvx" in text else "plain way")
+        for name in ("perplexity", "'perplexity'", '"perplexity"'):
+            text = f"extensions:\n  {name}:\n    cmd: uvx\n"
+            self.refused("goose", text, "whose cmd and args are for you to change")
 
 
 class Differences(Case):
@@ -643,6 +647,7 @@ class Differences(Case):
         for line in (
             "--- file",
             "+++ file (new)",
+            '   "mcpServers": {',
             '-    "a": {}',
             '+    "a": {},',
             '+      "command": "/opt/py/bin/python3",',
@@ -674,6 +679,11 @@ class Differences(Case):
         self.assertNotIn(key, shown)
         self.assertNotIn("me:pw", shown)
         self.assertIn("ftp://\u2026@h/", shown)
+
+    def test_what_would_steer_a_terminal_is_left_out(self) -> None:
+        shown = p.difference("a\x1b[2J: 1\n", "b: 1\n", "file")
+        self.assertIn("-a[2J: 1", shown)
+        self.assertNotIn("\x1b", shown)
 
     def test_no_change_has_no_difference(self) -> None:
         text = merged("cursor", None)

@@ -81,6 +81,12 @@ class Purely(unittest.TestCase):
                 self.assertEqual(app.checked_combination(model, size, None).dimensions, size)
             self.assertEqual(app.checked_combination(model, None, None), (model, full, "int8"))
 
+    def test_the_models_on_offer_are_those_with_a_size_and_a_price(self) -> None:
+        self.assertEqual(list(app.EMBED_SIZES), [SMALL, LARGE])
+        self.assertEqual(list(app.EMBED_PRICES), [SMALL, LARGE])
+        fields = {field.name: field for field in app.fields_of(app.EmbedArgs)}
+        self.assertEqual(fields["model"].shape.choices, (SMALL, LARGE))
+
     def test_a_size_to_delete_is_one_that_any_model_has(self) -> None:
         self.assertEqual(app.checked_size(2560, None), 2560)
         said = "dimensions: must be a whole number from 128 to 2560, a multiple of 8."
@@ -833,7 +839,7 @@ class Turns(EmbedTest):
         self.assertEqual((found["embedded_chunks"], found["remaining"]), (0, 5))
         self.assertEqual((found["requests"], found["calls_cost_unknown"]), (1, 1))
         self.assertEqual((found["cost_usd"], found["cost_source"]), (None, "none"))
-        self.assertIn("5 chunks were sent and are not stored yet", found["warnings"][0])
+        self.assertIn("5 chunks are not stored yet", found["warnings"][0])
         self.assertEqual(self.events("status"), [("interrupted",)])
         self.assertEqual(self.outcome(hurried, **given).kind, "storage_busy")
         with self.in_background(lambda: self.index(*BAKING)) as ended:
@@ -874,7 +880,7 @@ call = app.Call(runtime, app.TOOLS["perplexity_embed"])
 outcome = app.run_tool(call, {{"action": "index", "source": "text", "items": items}})
 print(json.dumps(outcome.structured), flush=True)
 """
-        texts = [(f"k{n}", f"{n:04d}" * 1250) for n in range(75)]
+        texts = [(f"k{n}", f"{n:04d}" * 1300) for n in range(75)]
         folder = str(self.path.parent)
         arguments = [sys.executable, "-c", child, self.fake.key, self.fake.url, folder]
         children = [
