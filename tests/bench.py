@@ -20,6 +20,7 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench_vectors import vector_lines
 from fake_perplexity import Answer
 from support import ROOT, desk, pro
 
@@ -248,6 +249,7 @@ def main() -> None:
     overhead(20 if quick else 200)
     parallel()
     ledger(5_000 if quick else 100_000)
+    print("\n".join(vector_lines(5_000 if quick else 20_000)))
 
 
 if __name__ == "__main__":

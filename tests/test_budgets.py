@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import live_routing
 from fake_perplexity import Answer
 from support import ROOT, WAIT_S, Background, Desk, desk, pro
 
@@ -45,7 +48,7 @@ class Caps(unittest.TestCase):
             self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
             self.assertEqual(len(owner.events()), 1)
         self.assertIn("[budget_exceeded]", text)
-        for part in ("PERPLEXITY_BUDGET_DAILY_USD", "0.05", "0.04", "0.02"):
+        for part in ("PERPLEXITY_BUDGET_DAILY_USD", "0.05", "0.04", "0.037"):
             self.assertIn(part, text)
 
     def test_a_call_that_may_cost_more_than_the_call_cap_is_refused(self) -> None:
@@ -54,6 +57,38 @@ class Caps(unittest.TestCase):
             text = owner.refused("research", query="q", depth="high")
             self.assertIn("PERPLEXITY_BUDGET_CALL_USD", text)
             self.assertEqual(owner.ok("jobs", action="list")["jobs"], [])
+
+    def test_a_dear_model_counts_at_its_price_and_the_length_that_is_asked_for(self) -> None:
+        dear = {"query": "q", "model": "anthropic/claude-opus-5-5", "max_output_tokens": 64_000}
+        for variable in ("PERPLEXITY_BUDGET_CALL_USD", "PERPLEXITY_CONFIRM_USD"):
+            with self.subTest(variable), desk(**{variable: "0.50"}) as owner:
+                self.assertIn("1.4", owner.refused("ask", **dear))
+                self.assertEqual(owner.fake.calls("POST", "/v1/agent"), [])
+                owner.ok("ask", query="q")
+
+    def test_a_model_of_unknown_price_counts_as_the_dearest(self) -> None:
+        with desk(PERPLEXITY_BUDGET_CALL_USD="0.50") as owner:
+            text = owner.refused("ask", query="q", model="new/model")
+            self.assertIn("[budget_exceeded]", text)
+
+    def test_a_run_that_began_yesterday_still_counts(self) -> None:
+        with desk(PERPLEXITY_BUDGET_DAILY_USD="0.10") as owner:
+            owner.fake.run_script(*["in_progress"] * 1000)
+            owner.ok("research", query="q")
+            with owner.runtime.store.writing() as db:
+                db.execute("UPDATE research_jobs SET started_at = '2026-01-01 00:00:00.000000'")
+            self.assertIn("[budget_exceeded]", owner.refused("research", query="other"))
+
+    def test_a_projects_cap_holds_while_the_database_is_locked(self) -> None:
+        with desk(PERPLEXITY_DB_BUSY_TIMEOUT="0.1") as owner:
+            owner.ok("projects", action="budget", project="p", daily_usd=0)
+            owner.refused("ask", query="q", project="p")
+            with contextlib.closing(
+                sqlite3.connect(f"{owner.folder}/data/perplexity.db")
+            ) as blocker:
+                blocker.execute("BEGIN IMMEDIATE")
+                self.assertIn("[storage_busy]", owner.refused("ask", query="q", project="p"))
+            self.assertEqual(owner.fake.calls("POST", "/v1/agent"), [])
 
     def test_the_monthly_cap_counts_the_whole_month(self) -> None:
         with desk(PERPLEXITY_BUDGET_MONTHLY_USD="0.05") as owner:
@@ -83,7 +118,9 @@ class Caps(unittest.TestCase):
             owner.ok("ask", query="two", project="other")
             listed = owner.ok("projects", action="list")["projects"]
             self.assertEqual({p["name"]: p["daily_usd"] for p in listed}["small"], "0.05")
-            owner.ok("projects", action="budget", project="small", daily_usd="none")
+            text = owner.refused("projects", action="budget", project="small", daily_usd="none")
+            self.assertIn("[confirmation_required]", text)
+            owner.ok("projects", action="budget", project="small", daily_usd="none", confirm=True)
             owner.ok("ask", query="three", project="small")
 
     def test_amounts_that_cannot_be_read_are_refused_and_never_lift_a_cap(self) -> None:
@@ -132,7 +169,7 @@ class Caps(unittest.TestCase):
                 PERPLEXITY_BUDGET_DAILY_USD="1",
             )
             broken.refused("ask", query="q")
-            self.assertEqual(owner.fake.requests, [])
+            self.assertEqual(owner.fake.calls("POST", "/v1/agent"), [])
 
     def test_switching_a_cap_on_and_off_changes_nothing_in_the_ledger(self) -> None:
         with desk() as owner:
@@ -161,7 +198,7 @@ class Caps(unittest.TestCase):
             self.assertEqual(shown, spent)
 
     def test_the_reservation_of_a_dead_process_is_free_again(self) -> None:
-        with desk(PERPLEXITY_BUDGET_DAILY_USD="0.03") as owner:
+        with desk(PERPLEXITY_BUDGET_DAILY_USD="0.05") as owner:
             owner.fake.hold("POST /v1/agent")
             child = subprocess.Popen(
                 [sys.executable, str(ROOT / "perplexity_pro_mcp.py"), "ask", "held"],
@@ -170,7 +207,7 @@ class Caps(unittest.TestCase):
                     "PERPLEXITY_API_KEY": owner.fake.key,
                     "PERPLEXITY_BASE_URL": owner.fake.url,
                     "PERPLEXITY_DATA_DIR": owner.settings.data_dir,
-                    "PERPLEXITY_BUDGET_DAILY_USD": "0.03",
+                    "PERPLEXITY_BUDGET_DAILY_USD": "0.05",
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -188,7 +225,7 @@ class Caps(unittest.TestCase):
             self.assertEqual(cap["reserved_usd"], "0")
 
     def test_a_living_process_keeps_its_reservation(self) -> None:
-        with desk(PERPLEXITY_BUDGET_DAILY_USD="0.03") as owner:
+        with desk(PERPLEXITY_BUDGET_DAILY_USD="0.05") as owner:
             gate = owner.fake.hold("POST /v1/agent")
             running = Background(owner, "ask", query="held")
             owner.fake.wait_for("POST /v1/agent", 1)
@@ -196,7 +233,7 @@ class Caps(unittest.TestCase):
                 db.execute("UPDATE reservations SET heartbeat_at = 0")
                 pro.keep_reserved(db, owner.runtime.owner)
             (cap,) = owner.ok("usage")["caps"]
-            self.assertEqual(cap["reserved_usd"], "0.02")
+            self.assertTrue(cap["reserved_usd"].startswith("0.037"), cap)
             gate.set()
             running.join()
 
@@ -291,6 +328,30 @@ class DynamicRouting(unittest.TestCase):
         self.assertEqual(
             [model["name"] for model in routing["models"]], ["light", "standard", "complex"]
         )
+
+
+class RoutingTable(unittest.TestCase):
+    def test_sixty_prompts_reach_the_models_of_the_tiers_that_answers_name(self) -> None:
+        table = live_routing.prompts()
+        self.assertEqual(len(table), 60)
+        self.assertEqual({tier for tier, _ in table}, set(pro.TIERS))
+        wanted = {prompt: tier for tier, prompt in table}
+
+        def decision(seen: Any) -> Answer:
+            tier = wanted[seen.body["state"]]
+            odds = {name: 0.8 if name == tier else 0.1 for name in pro.TIERS}
+            answer = {"type": "choice", "choice": tier, "confidence": 0.7, "probabilities": odds}
+            return Answer(
+                200,
+                {"answers": {"tier": answer}, "usage": {"input_tokens": 90, "output_tokens": 1}},
+            )
+
+        with desk(**TIERS) as owner:
+            owner.fake.always("POST /v1/decisions", decision)
+            for tier, routing, prompt in live_routing.picked_tiers(owner.runtime):
+                self.assertEqual(routing.tier, tier, prompt)
+                self.assertEqual(routing.model, TIERS[f"PERPLEXITY_TIER_{tier.upper()}"])
+                self.assertEqual((routing.selected_by, routing.probability), ("dynamic", 0.8))
 
 
 class Sharing(unittest.TestCase):

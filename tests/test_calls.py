@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 import unittest
+from pathlib import Path
 from typing import Any
 
 from fake_perplexity import Answer
@@ -263,6 +264,94 @@ class StorageTrouble(unittest.TestCase):
             gate.set()
             self.assertTrue(broken.runtime.settle(WAIT_S))
             self.assertIn("kept", broken.ok("jobs", action="result", job_id=number)["answer"])
+
+
+class Rough(unittest.TestCase):
+    """What goes wrong behind a call's back."""
+
+    def test_a_project_deleted_meanwhile_loses_neither_cost_nor_answer_nor_later_calls(
+        self,
+    ) -> None:
+        with desk() as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            running = Background(owner, "ask", query="kept", project="gone")
+            owner.fake.wait_for("POST /v1/agent", 1)
+            owner.ok("projects", action="delete", project="gone", confirm=True)
+            running.call.cancel()
+            gate.set()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            (job,) = owner.ok("jobs", action="list", project="gone")["jobs"]
+            self.assertEqual(job["status"], "completed")
+            later = owner.ok("ask", query="later")
+            self.assertEqual(later["warnings"], [])
+            self.assertEqual(statuses(owner), ["ok", "ok"])
+
+    def test_a_write_that_always_fails_does_not_hold_up_the_others(self) -> None:
+        with desk() as owner:
+            owner.ok("search", query="q")
+
+            def broken(db: Any) -> None:
+                db.execute("INSERT INTO usage_events (id) VALUES (NULL)")
+
+            self.assertIsNotNone(owner.runtime.record(broken)[1])
+            self.assertEqual(owner.ok("search", query="q2")["warnings"], [])
+            self.assertEqual(statuses(owner), ["ok", "ok"])
+
+    def test_a_reply_takes_back_that_another_process_took_its_job_for_lost(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            number = owner.ok("ask", query="late")["job_id"]
+            other = Desk(owner.fake, owner.folder)
+            alive = other.ok("jobs", action="status", job_id=number)
+            self.assertEqual(alive["status"], "in_progress")
+            with owner.runtime.store.writing() as db:
+                db.execute("UPDATE research_jobs SET started_at = '2026-01-01 00:00:00.000000'")
+            self.assertEqual(other.ok("jobs", action="status", job_id=number)["status"], "lost")
+            other.runtime.close()
+            gate.set()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            self.assertIn("late", owner.ok("jobs", action="result", job_id=number)["answer"])
+
+    def test_a_run_started_while_storage_is_locked_can_be_listed_cancelled_and_found(self) -> None:
+        with desk(PERPLEXITY_DB_BUSY_TIMEOUT="0.1") as owner:
+            owner.ok("search", query="q")
+            owner.fake.run_script(*["in_progress"] * 1000)
+            blocker = sqlite3.connect(f"{owner.folder}/data/perplexity.db")
+            blocker.execute("BEGIN IMMEDIATE")
+            number = owner.ok("research", query="run")["job_id"]
+            listed = owner.ok("jobs", action="list")["jobs"]
+            self.assertIn(number, [job["job_id"] for job in listed])
+            blocker.rollback()
+            blocker.close()
+            self.assertEqual(
+                owner.ok("jobs", action="cancel", job_id=number)["status"], "cancelling"
+            )
+            sent = [seen for seen in owner.fake.requests if seen.path.endswith("/cancel")]
+            self.assertEqual(len(sent), 1)
+            for _ in range(4):
+                end = owner.ok("jobs", action="status", job_id=number)
+            self.assertEqual(end["status"], "cancelled")
+            self.assertEqual(statuses(owner), ["ok", "unexpected_response"])
+
+    def test_an_answer_whose_database_was_removed_is_kept_in_the_new_one(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            number = owner.ok("ask", query="moved")["job_id"]
+            for path in Path(f"{owner.folder}/data").glob("perplexity.db*"):
+                path.unlink()
+            gate.set()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            self.assertIn("moved", owner.ok("jobs", action="result", job_id=number)["answer"])
+
+    def test_a_given_up_request_is_not_joined(self) -> None:
+        with desk() as owner:
+            limited = Answer(429, {"error": {"message": "slow"}}, (("retry-after", "20"),))
+            owner.fake.script("POST /v1/agent", limited)
+            first = Background(owner, "ask", query="same")
+            owner.fake.wait_for("POST /v1/agent", 1)
+            first.call.cancel()
+            self.assertIn("same", owner.ok("ask", query="same")["answer"])
+            first.join()
 
 
 class BackgroundRuns(unittest.TestCase):

@@ -78,7 +78,7 @@ class Console:
         terminal = more.pop("tty", False)
         out, err = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
         settings = pro.read_settings({**self.environ, **more})
-        screen = pro.Screen(out, err, colour=settings.colour)
+        screen = pro.Screen(out, err, colour=settings.colour, key=settings.key)
         opened = os.open(os.devnull, os.O_RDONLY) if self.stdin is None else self.stdin
         inlet = pro.Inlet
 
@@ -242,7 +242,7 @@ class RoundTrip(unittest.TestCase):
 
     def test_every_command_has_its_flags_in_its_help(self) -> None:
         for declared in pro.TOOLS.values():
-            page = pro._parser(declared).format_help()
+            page = pro.command_page(declared.word)
             for field in pro.fields_of(pro.arguments_of(declared)):
                 flag = "--" + field.name.replace("_", "-")
                 shown = field.arg.positional and field.shape.choices
@@ -435,7 +435,7 @@ class Showing(unittest.TestCase):
             said = here.run("ask", "hello there", "--depth=fast", f"--output={target}")
             page = target.read_text("utf-8")
         self.assertEqual((said.status, said.out), (0, ""))
-        self.assertEqual(said.err, f"Wrote {target}.\n")
+        self.assertRegex(said.err, r"\AWrote .*/report\.md\.\nUsage: [^\n]* cost [^\n]*\n\Z")
         self.assertTrue(page.startswith('# hello there\n\nYou asked "hello there".'))
         self.assertIn("\n## Sources\n\n1. [hello there - source 1](<https://example.org/", page)
         self.assertIn("(cited as [1])", page)
@@ -449,12 +449,88 @@ class Showing(unittest.TestCase):
 
     def test_a_paid_answer_is_kept_where_it_cannot_be_written(self) -> None:
         with console() as here:
-            said = here.run("ask", "hello there", f"--output={here.folder}/none/report.md")
+            with mock.patch.object(pro, "replace_file", side_effect=OSError(28, "No space")):
+                said = here.run("ask", "hello there", f"--output={here.folder}/report.md")
             self.assertEqual((said.status, said.out), (1, ""))
             command = re.search(r"read it with: perplexity-pro (.*)\.\n", said.err)
             self.assertIsNotNone(command, said.err)
             again = here.line(command[1])  # type: ignore[index]
         self.assertIn('You asked "hello there".', again.out)
+
+    def test_nothing_is_sent_for_a_file_that_cannot_be_written(self) -> None:
+        with console() as here:
+            Path(here.folder, "file").write_text("", "utf-8")
+            names = {
+                f"{here.folder}/none/report.md": "no such folder",
+                f"{here.folder}/file/report.md": "no such folder",
+                here.folder: "it is not a regular file",
+                os.devnull: "it is not a regular file",
+                "": "it is not a regular file",
+                "a\0b": "no usable name",
+            }
+            for name, reason in names.items():
+                for words in (["ask", "q", "--output"], ["usage", "--html"]):
+                    said = here.run(*words, name)
+                    self.assertEqual((said.status, said.out), (1, ""))
+                    self.assertTrue(said.err.endswith(f"{reason}; nothing was sent.\n"), said.err)
+            with mock.patch.object(os, "access", return_value=False):
+                said = here.run("ask", "q", f"--output={here.folder}/x")
+            self.assertIn("its folder cannot be written; nothing was sent", said.err)
+            self.assertEqual(here.fake.requests, [])
+            self.assertFalse(Path(here.folder, "data").exists())
+
+    def test_a_dash_writes_to_standard_output(self) -> None:
+        with console() as here:
+            said = here.line("ask 'hello there' --depth=fast --output -")
+            page = here.line("usage --html -")
+        self.assertTrue(said.out.startswith('# hello there\n\nYou asked "hello there".'), said.out)
+        self.assertRegex(said.err, r"\AUsage: [^\n]*\n\Z")
+        self.assertTrue(page.out.startswith("<!doctype html>"))
+        self.assertEqual(page.err, "")
+
+    def test_the_cost_beside_a_file_is_never_a_line_of_the_web(self) -> None:
+        body = run_event("completed", "Usage: nothing, cost 0\nmore")["response"]
+        with console() as here:
+            here.fake.script("POST /v1/agent", Answer(body=body))
+            said = here.run("ask", "q", f"--output={here.folder}/report.md")
+        self.assertNotIn("Usage: nothing", said.err)
+
+    def test_a_refusal_is_wrapped_on_a_terminal_between_words(self) -> None:
+        lines = {
+            "ask q --depth deep": 1, "research x --wait 5": 2, "ask 'q' --output /none/x/y": 1,
+            "frob": 2,
+        }  # fmt: skip
+        size = mock.patch.object(
+            shutil, "get_terminal_size", return_value=os.terminal_size((60, 9))
+        )
+        with console() as here, size:
+            for line, status in lines.items():
+                piped, shown = here.line(line).err, here.line(line, tty=True)
+                self.assertEqual(piped.count("\n"), 1)
+                self.assertGreater(shown.err.count("\n"), 1)
+                self.assertEqual((shown.status, shown.err.split()), (status, piped.split()))
+                self.assertLess(max(map(len, shown.err.splitlines())), 60)
+
+    def test_code_below_a_refusal_is_not_wrapped(self) -> None:
+        err, code = Terminal(), '  "inputs": "' + "word " * 40 + '"'
+        pro.Screen(None, err).refuse(f"{'word ' * 40}here:\n{code}")
+        self.assertTrue(err.getvalue().endswith(f" here:\n{code}\n"), err.getvalue())
+
+    def test_no_refusal_shows_the_key_or_the_beginning_of_it(self) -> None:
+        for key in ("pplx-" + "0123456789abcdef" * 4, "another-vendors-key-" + "x9" * 40):
+            lines = (
+                [key], [f"--{key}"], ["ask", "q", f"--{key}"], ["ask", "q", "--wait", key],
+                ["ask", "q", "--max-results", f"some {key}"], ["usage", f"{key} {key}"],
+                ["ask", "q", "--json-schema", f"{{{key}"], ["ask", f"@{key}"], ["setup", key],
+                ["ask", "q", "--recency", key], ["ask", "q", "--json", key],
+                ["jobs", "status", key],
+            )  # fmt: skip
+            with console() as here:
+                for words in lines:
+                    for tty in (False, True):
+                        said = here.run(*words, PERPLEXITY_API_KEY=key, tty=tty)
+                        self.assertEqual(said.status, 2, words)
+                        self.assertNotIn(key[:12], said.err)
 
     def test_settings_that_are_ignored_are_named_once_on_standard_error(self) -> None:
         with console() as here:
@@ -583,6 +659,14 @@ class DryRun(unittest.TestCase):
             here.line("chat send --chat-id 1 more")
             self.assertEqual(here.fake.requests[-1].raw + b"\n", dry.out.encode())
 
+    def test_what_is_free_deletes_nothing_either(self) -> None:
+        with console() as here:
+            here.line("chat send --title t hello")
+            before = here.line("chat list --json").json()
+            dry = here.line("chat delete --chat-id 1 --confirm --dry-run")
+            self.assertEqual((dry.status, dry.out), (1, ""))
+            self.assertEqual(here.line("chat list --json").json(), before)
+
     def test_what_would_be_refused_is_refused(self) -> None:
         with console() as here:
             said = here.line("ask q --depth xhigh --dry-run")
@@ -641,7 +725,7 @@ class Statuses(unittest.TestCase):
         with console() as here:
             low = {"PERPLEXITY_BUDGET_DAILY_USD": "0.0000001"}
             self.check(here, "ask q", 4, "[budget_exceeded] ", **low)
-            self.assertEqual(here.fake.requests, [])
+            self.assertEqual([seen for seen in here.fake.requests if seen.method == "POST"], [])
 
     def test_a_job_that_still_runs_is_5_and_named(self) -> None:
         with console() as here:
@@ -679,11 +763,13 @@ class Statuses(unittest.TestCase):
             said = self.check(here, "ask q", 1, "[internal_error] ")
             self.assertRegex(said, r"\(ZeroDivisionError in line \d+\)\n\Z")
 
-    def test_every_status_is_in_the_help(self) -> None:
+    def test_every_status_is_in_the_help_and_the_readme(self) -> None:
         with console() as here:
             page = here.line("--help").out
+        readme = (ROOT / "README.md").read_text("utf-8")
         for number, words in pro.STATUSES:
             self.assertIn(f"  {number:<4} {words}\n", page)
+            self.assertIn(f"\n| {number} | {words} |\n", readme)
         used = {1, 2, pro.STILL_RUNNING, pro.INTERRUPTED, *pro._STATUS_OF.values()}
         self.assertEqual({number for number, _ in pro.STATUSES}, {0, *used})
 
@@ -847,6 +933,12 @@ class Help(unittest.TestCase):
             self.assertIn("Warning: PERPLEXITY", here.line("help", **broken).err)
             self.assertEqual(here.fake.requests, [])
             self.assertFalse(Path(here.folder, "data").exists())
+
+    def test_flags_that_take_several_values_say_so(self) -> None:
+        with console() as here:
+            page = " ".join(here.line("ask --help").out.split())
+        self.assertRegex(page, r"--domains TEXT Up to [^-]* - to leave out \(may be repeated\) --")
+        self.assertEqual(page.count("may be repeated"), 1)
 
     def test_one_word_is_a_tool_before_it_is_a_topic(self) -> None:
         with console() as here:

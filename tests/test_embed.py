@@ -232,7 +232,7 @@ class EmbedTest(unittest.TestCase):
     @staticmethod
     def land(runtime: app.Runtime) -> None:
         assert runtime.settle(WAIT_S)
-        with app.vectors_of(runtime)._lock:
+        with runtime.vectors._lock:
             pass
 
     def call(self, runtime: app.Runtime | None = None) -> app.Call:
@@ -721,19 +721,20 @@ class Batches(EmbedTest):
         found = self.index(*self.MANY)
         self.assertEqual((found["embedded_chunks"], found["requests"]), (64, 1))
 
-    def test_a_deleted_project_keeps_the_spend_and_loses_what_arrives_late(self) -> None:
+    def test_a_deleted_project_keeps_the_spend_and_gets_back_no_chats(self) -> None:
+        self.new_chat("one", "two", project="gone")
         gate = self.fake.hold(ROUTE)
-        with self.in_background(lambda: self.index(*BAKING, project="gone")) as ended:
+        index: dict[str, Any] = {"action": "index", "source": "chat", "project": "gone"}
+        with self.in_background(lambda: self.run_embed(**index)) as ended:
             self.fake.wait_for(ROUTE, 1)
             with self.runtime.store.writing() as db:
                 app.delete_project(db, "gone")
             gate.set()
         found = ended[0]
-        self.assertEqual((found["embedded_items"], found["skipped_items"]), (0, 5))
+        self.assertEqual((found["embedded_items"], found["skipped_items"]), (0, 2))
         self.assertEqual(found["remaining"], 0)
         self.assertEqual(self.chunks(), [])
         self.assertEqual(self.events("status, project_name"), [("ok", "gone")])
-        self.assertEqual(self.rows("SELECT name FROM projects"), [])
 
     def test_a_chat_deleted_on_the_way_is_skipped(self) -> None:
         gone = self.new_chat("one", "two")
@@ -819,7 +820,7 @@ class Turns(EmbedTest):
     def test_a_call_that_waits_too_long_says_so(self) -> None:
         gate = self.fake.hold(ROUTE)
         hurried = self.new_runtime(wait_s=0.2)
-        vars(hurried)["vectors"] = app.vectors_of(self.runtime)
+        hurried.vectors = self.runtime.vectors
         given = {"action": "index", "source": "text", "items": items_of(*BAKING)}
         with self.in_background(lambda: self.index(*BAKING)):
             self.fake.wait_for(ROUTE, 1)
@@ -831,7 +832,7 @@ class Turns(EmbedTest):
 
     def test_a_batch_that_outlives_its_call_is_stored_once_and_awaited_by_the_next(self) -> None:
         hurried = self.new_runtime(wait_s=1.0)
-        vectors = app.vectors_of(hurried)
+        vectors = hurried.vectors
         vars(self.runtime)["vectors"] = vectors
         gate = self.fake.hold(ROUTE)
         given = {"action": "index", "source": "text", "items": items_of(*BAKING)}
@@ -858,7 +859,7 @@ class Turns(EmbedTest):
             call.cancel()
         self.assertIsInstance(ended[0], app.Cancelled)
         hurried = self.new_runtime(wait_s=0.2)
-        vars(hurried)["vectors"] = app.vectors_of(self.runtime)
+        hurried.vectors = self.runtime.vectors
         self.assertEqual(self.outcome(hurried, **given).kind, "storage_busy")
         with self.in_background(lambda: self.index(*BAKING)) as after:
             gate.set()
@@ -880,7 +881,8 @@ call = app.Call(runtime, app.TOOLS["perplexity_embed"])
 outcome = app.run_tool(call, {{"action": "index", "source": "text", "items": items}})
 print(json.dumps(outcome.structured), flush=True)
 """
-        texts = [(f"k{n}", f"{n:04d}" * 1300) for n in range(75)]
+        self.run_embed(action="status")  # makes the file, which is not the subject here
+        texts = [(f"k{n}", f"{n:05d}" * 1010) for n in range(75)]
         folder = str(self.path.parent)
         arguments = [sys.executable, "-c", child, self.fake.key, self.fake.url, folder]
         children = [
@@ -889,6 +891,8 @@ print(json.dumps(outcome.structured), flush=True)
         ]
         gate = self.fake.hold(ROUTE)
         for process in children:
+            self.addCleanup(process.communicate)
+            self.addCleanup(process.kill)  # the last added is done first
             assert process.stdout
             self.assertEqual(process.stdout.readline(), "ready\n")
         for process in children:
@@ -1005,7 +1009,7 @@ class Searching(SearchTest):
         luck = luck_of(6)
         rows = [luck.randbytes(128) for _ in range(25)] * 2
         self.put(rows)
-        vectors, call = app.vectors_of(self.runtime), self.call()
+        vectors, call = self.runtime.vectors, self.call()
         with self.runtime.store.reading() as db:
             number = app.project_id(db, "default") or 0
         shelf = vectors.shelf(number, SMALLEST, None)
@@ -1185,9 +1189,13 @@ class Cache(SearchTest):
     def test_vectors_are_read_once_for_many_searches(self) -> None:
         self.put([b"\x01" * 128] * 3)
         read = self.blocks_read()
+        launch = mock.patch.object(self.runtime, "launch", wraps=self.runtime.launch)
+        launched: mock.Mock = self.enterContext_(launch)
         for _ in range(5):
             self.assertEqual(len(self.found(b"\x01" * 128)), 3)
         self.assertEqual(read.call_count, 1)
+        unpaid = [one for one in launched.call_args_list if not one.kwargs["paid"]]
+        self.assertEqual(len(unpaid), 1)
 
     def test_they_are_laid_out_while_the_query_is_embedded(self) -> None:
         self.put([b"\x01" * 128] * 3)
@@ -1230,7 +1238,7 @@ class Cache(SearchTest):
         self.assertEqual(room, 512 << 20)
         for size in (128, 136, 144):
             self.put([b"\x01" * size] * 3, SMALLEST._replace(dimensions=size))
-        vectors = app.vectors_of(self.runtime)
+        vectors = self.runtime.vectors
         vectors._limit_bytes = 2 * app.columns_size(3, 144) + 500
         read = self.blocks_read()
         reads = []
@@ -1254,7 +1262,7 @@ class Cache(SearchTest):
             found = self.run_embed(streaming, **given, encoding=encoding)
             self.assertEqual([(hit["score"], hit["key"]) for hit in found["hits"]], wanted)
             self.assertEqual(found["candidates"], 50)
-        self.assertEqual(app.vectors_of(streaming)._laid, {})
+        self.assertEqual(streaming.vectors._laid, {})
 
     def test_a_streamed_search_can_be_cancelled(self) -> None:
         self.put([b"\x01" * 128] * 20)

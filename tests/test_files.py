@@ -88,6 +88,14 @@ class OwnFiles(Scratch):
         app.own_file(path)
         self.assertEqual((mode_of(path), path.read_bytes()), (0o600, b"rows"))
 
+    def test_an_existing_file_is_not_opened_for_that_would_drop_the_locks_on_it(self) -> None:
+        path = self.folder / "perplexity.db"
+        path.touch(mode=0o644)
+        with mock.patch("os.close") as close:
+            app.own_file(path)
+        close.assert_not_called()
+        self.assertEqual(mode_of(path), 0o600)
+
     def test_a_folder_in_its_place_is_left_to_whoever_opens_it(self) -> None:
         app.own_file(self.folder)
         self.assertEqual(self.names(), [])

@@ -757,7 +757,7 @@ class StructuredAnswers(unittest.TestCase):
     def test_what_is_not_json_is_null_with_a_warning(self) -> None:
         for text in (
             *("", '{"a":', "Paris", 'Here: {"a":1}', '{"a": NaN}', "```", "``````", "```json\n```"),
-            *('```python\n{"a":1}\n```', '{"a":1} {"b":2}', "[" * 100_000, "9" * 5000),
+            *('```python\n{"a":1}\n```', '{"a":1} {"b":2}', "[" * 100_000),
         ):
             found, notes = app.answer_json_of(text)
             self.assertIsNone(found)

@@ -400,6 +400,35 @@ class Load(ProcessTest):
         self.assertEqual(self.rows("SELECT status FROM research_jobs"), [("completed",)])
 
 
+class Asking(ProcessTest):
+    def test_a_project_is_deleted_once_the_user_agrees_in_either_era(self) -> None:
+        server = self.start()
+        params: Json = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}}
+        server.ask(request(0, "initialize", params))
+        yes: Json = {"action": "accept", "content": {"agree": True}}
+        delete = call(2, "projects", action="delete", project="old")
+
+        server.ask(call(1, "ask", query="What is new?", project="old"))
+        question = server.ask(delete)
+        self.assertIn("old", question["params"]["message"])
+        answer = server.ask({"jsonrpc": "2.0", "id": question["id"], "result": yes})
+        self.assertIs(answer["result"]["isError"], False, answer)
+
+        server.ask(call(1, "ask", query="What else is new?", project="old"))
+        delete["params"]["_meta"] = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+        }
+        asking = server.ask(delete)["result"]
+        self.assertEqual(asking["resultType"], "input_required")
+        state = asking["requestState"]
+        delete["params"].update(requestState=state, inputResponses={"confirm": yes})
+        self.assertIs(server.ask(delete)["result"]["isError"], False)
+        self.assertEqual(server.end(), 0)
+        self.assert_pure(server)
+        self.assert_quiet(server)
+
+
 class Ending(ProcessTest):
     def held(self, route: str, message: Json, **options: Any) -> tuple[Server, threading.Event]:
         """A server with a call in flight that the API does not answer."""

@@ -238,7 +238,7 @@ class Adoption(WithFolder):
                 "'2026-12-01 10:00:00.000000', 0)"
             )
         with self.store.reading() as db:
-            job = app.job_by_response(db, "resp_x")
+            job = app.job_row(db, 1, 4)
         assert job is not None
         self.assertEqual((job.id, job.tool, job.sources), (4, None, []))
         self.assertEqual(job.started_at, "2026-12-01T10:00:00.000000Z")
@@ -537,29 +537,31 @@ class FileSystem(WithFolder):
         self.forbid_shared_memory()
         self.assertEqual(self.chat(project), 1)
 
-    def test_the_switch_to_the_log_waits_for_others(self) -> None:
-        busy = [True, True, True]
-        waits: list[str] = []
+    def test_nobody_can_hinder_the_switch_to_the_log(self) -> None:
+        path, seen = self.path, []
 
-        class Shared(sqlite3.Connection):
+        class Alone(sqlite3.Connection):
             def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
-                if sql == "PRAGMA journal_mode = WAL" and busy:
-                    busy.pop()
-                    raise sqlite3.OperationalError("database is locked")
-                if sql == "BEGIN EXCLUSIVE":
-                    waits.append(sql)
+                if sql == "PRAGMA journal_mode = WAL":
+                    with raw(path) as other:
+                        try:
+                            other.execute("SELECT * FROM projects")
+                        except sqlite3.OperationalError as error:
+                            seen.append(str(error))
                 return super().execute(sql, *values)
 
         connect = sqlite3.connect
 
-        def shared(*args: Any, **values: Any) -> sqlite3.Connection:
-            return connect(*args, factory=Shared, **values)
+        def alone(*args: Any, **values: Any) -> sqlite3.Connection:
+            factory = Alone if values.get("uri") else sqlite3.Connection
+            db: sqlite3.Connection = connect(*args, factory=factory, **values)
+            return db
 
-        with mock.patch("sqlite3.connect", shared):
+        with mock.patch("sqlite3.connect", alone):
             self.project()
+        self.assertEqual(seen, ["database is locked"])
         with raw(self.path) as db:
             self.assertEqual(db.execute("PRAGMA journal_mode").fetchone(), ("wal",))
-        self.assertEqual(len(waits), 3)
 
     def test_what_a_crash_left_half_written_is_taken_back(self) -> None:
         other = self.folder / "other.db"
@@ -602,9 +604,9 @@ class FileSystem(WithFolder):
         self.place("0005")
         connect = sqlite3.connect
 
-        def small(path: Any, **values: Any) -> sqlite3.Connection:
-            db: sqlite3.Connection = connect(path, **values)
-            if "backup-" in str(path):
+        def small(*args: Any, **values: Any) -> sqlite3.Connection:
+            db: sqlite3.Connection = connect(*args, **values)
+            if "backup-" in str(args[0]):
                 db.execute("PRAGMA max_page_count = 3")
             return db
 
@@ -655,22 +657,6 @@ class FileSystem(WithFolder):
         with self.store.reading() as db:
             self.assertEqual([p.name for p in app.list_projects(db)], ["demo"])
         self.assertTrue((self.folder / "backup-0004.db").exists())
-
-    def test_a_file_overwritten_in_place_is_judged_again(self) -> None:
-        self.project("first")
-        self.store._idle.close() if self.store._idle else None  # leaves the log empty
-        for content, words in (
-            (old_file("0004").read_bytes(), None),
-            (os.urandom(8192), "damaged"),
-        ):
-            self.path.write_bytes(content)
-            if words:
-                self.assertIn(words, self.refused().message)
-                self.assertEqual(self.path.read_bytes(), content)
-            else:
-                with self.store.reading() as db:
-                    self.assertEqual([p.name for p in app.list_projects(db)], ["demo"])
-                    self.assertEqual(app._user_version(db), 1)
 
     def test_the_log_does_not_grow_without_end_while_others_are_idle(self) -> None:
         project = self.project()
@@ -994,6 +980,38 @@ class Ledger(WithFolder):
         self.assertEqual(len(self.events("id")), 5)
         self.assertEqual([row for row in self.events("status") if row == ("interrupted",)], [])
 
+    def test_a_billed_call_that_repeats_a_request_id_is_kept_without_it(self) -> None:
+        with self.store.writing() as db:
+            for _ in range(2):
+                number = app.open_event(db, paid(api="search"))
+                self.assertTrue(app.settle_event(db, number, paid("req_1", api="search")))
+            self.assertTrue(app.add_event(db, paid("req_1", api="search")))
+            self.assertEqual(app.usage_report(db, app.UsageQuery()).totals.cost_nano_usd, 15)
+        rows = self.events("status, request_id")
+        self.assertEqual(rows, [("ok", "req_1"), ("ok", None), ("ok", None)])
+
+    def test_a_run_seen_twice_leaves_one_row(self) -> None:
+        with self.store.writing() as db:
+            first, second = app.open_event(db, paid()), app.open_event(db, paid())
+            self.assertTrue(app.settle_event(db, first, paid("resp_1")))
+            self.assertFalse(app.settle_event(db, second, paid("resp_1")))
+        self.assertEqual(self.events("id, request_id"), [(first, "resp_1")])
+
+    def test_a_cap_and_a_reservation_too_large_to_store_are_lowered_and_never_lost(self) -> None:
+        with self.store.writing() as db:
+            app.set_budget(db, "demo", (10**18, 7, None))
+            caps = [(cap.window, cap.limit_nano) for cap in app.project_caps(db, "demo")]
+            number = app.open_event(db, paid())
+            app.reserve(db, number, "me", 10**18)
+            (held,) = db.execute("SELECT estimate_nano FROM reservations").fetchone()
+        self.assertEqual(caps, [("day", 10**15), ("month", 7)])
+        self.assertEqual(held, 10**15)
+
+    def test_every_amount_that_can_be_set_as_a_cap_can_be_stored(self) -> None:
+        largest = app.read_usd("1000000")
+        self.assertEqual(app._safe(largest), largest)
+        self.assertIsNone(app.read_usd("1000000.01"))
+
     def test_nothing_sent_leaves_no_event(self) -> None:
         with self.store.writing() as db:
             number = app.open_event(db, paid())
@@ -1298,11 +1316,9 @@ class Jobs(WithFolder):
     def test_a_job_of_a_known_response_is_that_job(self) -> None:
         first = self.add(response_id="resp_1")
         self.assertEqual(self.add(response_id="resp_1"), first)
+        self.assertNotEqual(self.add(response_id="resp_2"), first)
         with self.store.reading() as db:
-            found = app.job_by_response(db, "resp_1")
-            assert found is not None
-            self.assertEqual(found.id, first)
-            self.assertIsNone(app.job_by_response(db, "resp_2"))
+            self.assertEqual(app.list_jobs(db, self.number, 9)[1], 2)
 
     def test_a_response_id_is_set_once_and_taken_by_one_job(self) -> None:
         first, second = self.add(), self.add()

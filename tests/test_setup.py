@@ -1,0 +1,392 @@
+"""Setting up clients, and the doctor: what they say, write, send and leave alone."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import tempfile
+import time
+import unittest
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from support import ROOT
+from test_command import Console, console
+
+import perplexity_pro_mcp as pro
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Json = Any
+FOREIGN = '{\n  "mcpServers": {\n    "other": {"command": "x", "env": {"A": "b"}}\n  }\n}\n'
+
+
+@contextlib.contextmanager
+def machine() -> Iterator[tuple[Console, Path]]:
+    """A console on a machine whose home is a scratch folder without any client."""
+    with console() as here:
+        home = Path(here.folder, "home")
+        project = home / "project"
+        project.mkdir(parents=True)
+        place = pro.Place(home, None, "linux", project)
+        with mock.patch.object(pro, "own_place", return_value=place):
+            yield here, home
+
+
+def cursor_file(home: Path, text: str) -> Path:
+    path = home / ".cursor" / "mcp.json"
+    path.parent.mkdir()
+    path.write_text(text, "utf-8")
+    return path
+
+
+class Setup(unittest.TestCase):
+    def test_it_lists_every_client_and_marks_those_that_are_there(self) -> None:
+        with machine() as (here, home):
+            cursor_file(home, FOREIGN)
+            before = here.line("setup").out
+            self.assertEqual(here.line("setup cursor --write").status, 0)
+            after = here.line("setup").out
+        lines = before.splitlines()
+        for word, client in pro.CLIENTS.items():
+            mark = "*" if word == "cursor" else " "
+            self.assertIn(f"{mark} {word:16} {client.title}", lines)
+        self.assertIn("* cursor           Cursor (set up)\n", after)
+        self.assertLessEqual(max(map(len, after.splitlines())), 79)
+
+    def test_every_client_gets_a_snippet_that_starts_this_very_file_and_holds_no_key(self) -> None:
+        launch = pro.own_launch()
+        self.assertTrue(Path(launch.command).is_absolute())
+        with machine() as (here, home):
+            for word in pro.CLIENTS:
+                said = here.line(f"setup {word}")
+                with self.subTest(client=word):
+                    client = pro.CLIENTS[word]
+                    file = pro.client_file(client, pro.own_place()) or client.menu
+                    where = f"Into {file}:\n" if file else "To run in a shell:\n"
+                    self.assertEqual(not file, word == "factory")
+                    self.assertEqual((said.status, said.err), (0, where))
+                    for part in (launch.command, *launch.args):
+                        self.assertIn(part, said.out)
+                    self.assertNotIn(here.fake.key, said.out)
+                    self.assertTrue(said.out.endswith("\n"))
+            self.assertEqual([path.name for path in home.rglob("*")], ["project"])
+
+    def test_writing_shows_the_difference_keeps_the_rest_and_is_done_once(self) -> None:
+        with machine() as (here, home):
+            path = cursor_file(home, FOREIGN)
+            first = here.line("setup cursor --write")
+            written = path.read_bytes()
+            second = here.line("setup --write cursor")
+            self.assertEqual(path.read_bytes(), written)
+            self.assertEqual(path.with_name("mcp.json.bak").read_text("utf-8"), FOREIGN)
+            files = sorted(item.name for item in path.parent.iterdir())
+        self.assertEqual((first.status, second.status), (0, 0))
+        self.assertIn('+    "perplexity": {', first.out)
+        self.assertTrue(first.out.endswith("\n"))
+        self.assertIn(f"Written: {path}.\nThe former text is kept in {path}.bak.\n", first.err)
+        self.assertEqual(json.loads(written)["mcpServers"]["other"]["env"], {"A": "b"})
+        self.assertIn('"other": {"command": "x", "env": {"A": "b"}}', written.decode())
+        self.assertEqual((second.out, second.err), ("", f"Nothing to change in {path}.\n"))
+        self.assertEqual(files, ["mcp.json", "mcp.json.bak"])
+
+    def test_only_who_must_fill_in_a_key_is_told_to(self) -> None:
+        with machine() as (here, home):
+            (home / ".config" / "amp").mkdir(parents=True)
+            cursor_file(home, "{}")
+            amp, cursor = (here.line(f"setup {word} --write") for word in ("amp", "cursor"))
+        self.assertTrue(amp.err.endswith("\nReplace YOUR_KEY by the key, then restart Amp.\n"))
+        exported = "\nExport PERPLEXITY_API_KEY where Cursor is started, then restart it.\n"
+        self.assertTrue(cursor.err.endswith(exported), cursor.err)
+
+    def test_the_last_line_fits_the_way_in_which_the_key_arrives(self) -> None:
+        folders = {"codex": ".codex", "gemini": ".gemini", "goose": ".config/goose",
+                   "opencode": ".config/opencode", "vscode": ".config/Code/User"}  # fmt: skip
+        with machine() as (here, home):
+            for word, folder in folders.items():
+                (home / folder).mkdir(parents=True)
+                said = here.line(f"setup {word} --write")
+                title = pro.CLIENTS[word].title
+                last = f"Export PERPLEXITY_API_KEY where {title} is started, then restart it."
+                last = "Restart VS Code." if word == "vscode" else last
+                self.assertEqual(said.err.splitlines()[-1], last)
+            # A key that is there already is kept, and needs nothing.
+            entry = {"command": "x", "env": {"PERPLEXITY_API_KEY": "pplx-real"}}
+            cursor_file(home, json.dumps({"mcpServers": {"perplexity": entry}}))
+            said = here.line("setup cursor --write")
+        self.assertEqual(said.err.splitlines()[-1], "Restart Cursor.")
+
+    def test_what_cannot_be_written_is_a_sentence_with_the_snippet_and_1(self) -> None:
+        with machine() as (here, home):
+            path = cursor_file(home, "{")
+            reasons = {
+                "cursor": "nothing was changed, it cannot be parsed",
+                "goose": "nothing was changed, it was not found: there is no folder",
+                "amazon-q": "nothing was changed, it has no file that can be edited here",
+            }
+            for word, reason in reasons.items():
+                said = here.line(f"setup {word} --write")
+                with self.subTest(client=word):
+                    self.assertEqual((said.status, said.out), (1, ""))
+                    first, _, snippet = said.err.partition("\n")
+                    self.assertTrue(first.startswith("perplexity-pro: "), first)
+                    self.assertIn(reason, first)
+                    self.assertIn(snippet.strip(), here.line(f"setup {word}").out)
+            self.assertEqual(path.read_text("utf-8"), "{")
+            self.assertFalse((home / ".config").exists())
+
+    def test_a_folder_that_is_gone_is_a_sentence(self) -> None:
+        with console() as here, mock.patch.object(Path, "cwd", side_effect=FileNotFoundError):
+            for line in ("setup", "setup cursor --write"):
+                said = here.line(line)
+                self.assertEqual((said.status, said.out), (1, ""))
+                self.assertTrue(said.err.startswith("perplexity-pro: The current folder is gone;"))
+                self.assertEqual(said.err.count("\n"), 1)
+
+    def test_wrong_words_are_2_and_name_what_was_meant(self) -> None:
+        with machine() as (here, home):
+            lines = ("--write", "cursor zed", "links --write", "links x", "mcpb", "mcpb --write x",
+                     "mcpb a b", "nonsense-client", "server.json x")  # fmt: skip
+            for line in lines:
+                said = here.line(f"setup {line}")
+                self.assertEqual((said.status, said.out, said.err.count("\n")), (2, "", 1), line)
+            self.assertIn("did you mean cursor?", here.line("setup cursro").err)
+            self.assertEqual([path.name for path in home.rglob("*")], ["project"])
+
+    def test_links_are_https_and_hold_a_placeholder_at_most(self) -> None:
+        with machine() as (here, _):
+            said = here.line("setup links")
+            lines = said.out.splitlines()
+            self.assertNotIn(here.fake.key, said.out)
+        self.assertEqual(lines[::2], list(pro.links()))
+        self.assertEqual([link.strip() for link in lines[1::2]], list(pro.links().values()))
+        self.assertTrue(all(link.startswith("  https://") for link in lines[1::2]))
+
+    def test_the_registry_entry_is_printed_as_json(self) -> None:
+        with machine() as (here, _):
+            self.assertEqual(here.line("setup server.json").json(), pro.server_json())
+
+
+class Bundle(unittest.TestCase):
+    def test_it_is_the_same_each_time_and_holds_this_file_and_what_starts_it(self) -> None:
+        with machine() as (here, home):
+            said = [here.run("setup", "mcpb", str(home / name)) for name in ("a", "b")]
+            first, second = ((home / name).read_bytes() for name in ("a", "b"))
+        self.assertEqual([(one.status, one.out) for one in said], [(0, "")] * 2)
+        self.assertEqual(said[0].err, f"Wrote {home / 'a'}.\n")
+        self.assertEqual(first, second)
+        with zipfile.ZipFile(io.BytesIO(first)) as bundle:
+            manifest = json.loads(bundle.read("manifest.json"))
+            program = bundle.read(manifest["server"]["entry_point"])
+            self.assertTrue(bundle.read("icon.png").startswith(b"\x89PNG"))
+            self.assertTrue({"README.md", "LICENSE"} <= set(bundle.namelist()))
+        self.assertEqual(program, (ROOT / "perplexity_pro_mcp.py").read_bytes())
+        self.assertEqual(manifest, pro.bundle_manifest())
+
+    def test_a_place_that_takes_nothing_is_a_sentence_and_1(self) -> None:
+        with machine() as (here, home):
+            said = here.run("setup", "mcpb", str(home / "none" / "x.mcpb"))
+        self.assertEqual((said.status, said.out, said.err.count("\n")), (1, "", 1))
+        self.assertIn("cannot write", said.err)
+
+
+class Doctor(unittest.TestCase):
+    def findings(self, here: Console, words: str = "--offline", **more: str) -> dict[str, Json]:
+        """What `doctor --json` found, by name; the exit status agrees with it."""
+        said = here.line(f"doctor --json {words}", **more)
+        found = {finding["name"]: finding for finding in said.json()}
+        self.assertEqual(said.status, 0 if all(one["ok"] for one in found.values()) else 1)
+        self.assertEqual(said.err, "")
+        return found
+
+    def bad(self, here: Console, words: str = "--offline", **more: str) -> dict[str, str]:
+        """The names and repairs of what is wrong."""
+        found = self.findings(here, words, **more).values()
+        return {one["name"]: one["repair"] for one in found if not one["ok"]}
+
+    def test_all_is_well_in_a_line_each_and_one_free_request(self) -> None:
+        with machine() as (here, _):
+            here.line("usage")
+            said = here.line("doctor", tty=True)
+            seen = [(request.method, request.path) for request in here.fake.requests]
+        lines = said.out.splitlines()
+        self.assertEqual((said.status, said.err), (0, ""))
+        self.assertEqual(seen, [("GET", "/v1/models")])
+        self.assertTrue(all(line.startswith("\u2713 ") for line in lines), said.out)
+        self.assertLessEqual(max(map(len, lines)), 79)
+        names = [line[2:15].strip() for line in lines]
+        for name in ("python", "sqlite", "certificates", "settings", "key", "clock", "data folder",
+                     "database", "running jobs", "server", "api"):  # fmt: skip
+            self.assertIn(name, names)
+        self.assertIn("answers, 11 tools, clean output", said.out)
+
+    def test_offline_sends_nothing(self) -> None:
+        with machine() as (here, _):
+            found = self.findings(here)
+            self.assertEqual(here.fake.requests, [])
+        self.assertNotIn("api", found)
+        self.assertTrue(all(one["ok"] for one in found.values()), found)
+
+    def test_it_spends_nothing_and_writes_nothing_into_the_ledger(self) -> None:
+        with machine() as (here, _):
+            here.line("usage")
+            before = here.line("usage --json").json()["totals"]
+            here.line("doctor")
+            self.assertEqual(here.line("usage --json").json()["totals"], before)
+
+    def test_a_key_is_described_and_never_shown(self) -> None:
+        keys = ("pplx-0123456789abcdefghijklmnop", "sk-0123456789abcdefghijklmnop", "short")
+        with machine() as (here, _):
+            for key in keys:
+                for words in ("doctor", "doctor --json"):
+                    said = here.line(words, PERPLEXITY_API_KEY=key)
+                    self.assertNotIn(key, said.out + said.err)
+                    self.assertIn(f"in PERPLEXITY_API_KEY, {len(key)} characters", said.out)
+            self.assertIn("begin with pplx-", self.bad(here, PERPLEXITY_API_KEY=keys[1])["key"])
+            self.assertIn("No Perplexity API key", self.bad(here, PERPLEXITY_API_KEY="")["key"])
+
+    def test_a_refused_key_and_an_api_out_of_reach_are_told_apart(self) -> None:
+        with machine() as (here, _):
+            wrong = self.bad(here, "", PERPLEXITY_API_KEY="pplx-wrong0123456789abcdef")
+            away = self.bad(here, "", PERPLEXITY_BASE_URL="http://127.0.0.1:9")
+        self.assertEqual((list(wrong), list(away)), (["api"], ["api"]))
+        self.assertIn("key", wrong["api"])
+        self.assertIn("refused", away["api"])
+
+    def test_settings_folder_and_database_are_told_apart(self) -> None:
+        with machine() as (here, _):
+            odd = self.bad(here, PERPLEXITY_READ_TIMEOUT="x")
+            self.assertEqual(list(odd), ["settings"])
+            blocked = Path(here.folder, "file")
+            blocked.write_text("", "utf-8")
+            folder = self.bad(here, PERPLEXITY_DATA_DIR=str(blocked / "data"))
+            self.assertIn("PERPLEXITY_DATA_DIR", folder["data folder"])
+            here.line("usage")
+            data = Path(here.folder, "data")
+            for name in ("-wal", "-shm"):
+                Path(data, f"perplexity.db{name}").unlink(missing_ok=True)
+            Path(data, "perplexity.db").write_bytes(b"no database at all" * 1000)
+            self.assertIn("database", self.bad(here))
+
+    def test_running_jobs_are_counted(self) -> None:
+        with machine() as (here, _):
+            here.fake.run_script("in_progress")
+            here.line("research 'what now'")
+            self.assertEqual(self.findings(here)["running jobs"]["text"], "1 not collected yet")
+
+    def test_clients_that_are_set_up_broken_or_unreadable_are_named(self) -> None:
+        with machine() as (here, home):
+            path = cursor_file(home, FOREIGN)
+            self.assertNotIn("client cursor", self.findings(here))
+            here.line("setup cursor --write")
+            self.assertEqual(self.findings(here)["client cursor"]["text"], "set up")
+            command = json.dumps(pro.own_launch().command)
+            path.write_text(path.read_text("utf-8").replace(command, '"/no/such"'), "utf-8")
+            self.assertIn("setup cursor --write", self.bad(here)["client cursor"])
+            path.write_text("{", "utf-8")
+            self.assertEqual(self.bad(here), {"client cursor": "mend or remove it"})
+
+    def test_a_key_that_was_never_filled_in_is_named_with_its_file(self) -> None:
+        with machine() as (here, home):
+            path = home / ".lmstudio" / "mcp.json"
+            path.parent.mkdir()
+            here.line("setup lmstudio --write")
+            self.assertEqual(self.bad(here), {"client lmstudio": f"put the key into {path}"})
+            path.write_text(path.read_text("utf-8").replace("YOUR_KEY", "pplx-1"), "utf-8")
+            self.assertEqual(self.bad(here), {})
+
+    def test_it_closes_what_it_opened_also_when_it_is_not_run_to_its_end(self) -> None:
+        with machine() as (here, _), mock.patch.object(pro.Runtime, "close") as close:
+            findings: Json = pro._findings(pro.read_settings(here.environ), offline=True)
+            self.assertEqual(next(findings).name, "python")
+            close.assert_not_called()
+            findings.close()
+            close.assert_called_once_with()
+
+    def test_a_folder_that_is_gone_stops_no_other_finding(self) -> None:
+        with console() as here, mock.patch.object(Path, "cwd", side_effect=FileNotFoundError):
+            self.assertEqual(list(self.bad(here)), ["clients"])
+
+    def test_it_gives_the_api_less_than_five_seconds_and_one_attempt(self) -> None:
+        asked: list[Json] = []
+
+        def request(settings: Json, _: str, outgoing: Json, __: Json) -> Json:
+            asked.append((settings, outgoing))
+            raise pro.ToolError("network_timeout", "No answer.")
+
+        began = time.monotonic()
+        with machine() as (here, _), mock.patch.object(pro, "request", request):
+            self.assertEqual(list(self.bad(here, "")), ["api"])
+        settings, outgoing = asked[0]
+        self.assertLess(time.monotonic() - began, 5)
+        self.assertEqual((settings.max_attempts, len(asked)), (1, 1))
+        self.assertLess(outgoing.deadline - began, 5)
+
+    def test_marks_and_repairs_fit_a_terminal_that_has_only_ascii(self) -> None:
+        with machine() as (here, _):
+            raw = io.BytesIO()
+            out = io.TextIOWrapper(raw, encoding="ascii")
+            settings = pro.read_settings({**here.environ, "PERPLEXITY_API_KEY": ""})
+            screen = pro.Screen(out, None)
+            status = pro.command_line(["doctor", "--offline"], settings, screen)
+            lines = raw.getvalue().decode("ascii").splitlines()
+        self.assertEqual(status, 1)
+        self.assertLessEqual(max(map(len, lines)), 79)
+        self.assertIn("NO key           none found", lines)
+        self.assertTrue({line[:2] for line in lines} <= {"ok", "NO", "  "})
+
+    def test_unknown_words_are_2(self) -> None:
+        with machine() as (here, _):
+            said = here.line("doctor --everything")
+        self.assertEqual((said.status, said.out), (2, ""))
+
+
+class Launching(unittest.TestCase):
+    def test_this_file_is_started_by_the_interpreter_that_runs(self) -> None:
+        launch = pro.own_launch()
+        self.assertTrue(os.access(launch.command, os.X_OK))
+        self.assertEqual(Path(launch.args[-1]), ROOT / "perplexity_pro_mcp.py")
+
+    def test_a_copy_in_the_cache_of_uvx_is_started_through_uvx(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = str(Path(folder, "archive-v0", "x1", "site-packages", "perplexity_pro_mcp.py"))
+            with mock.patch.object(pro, "__file__", copy):
+                with mock.patch("shutil.which", side_effect=lambda name: f"bin/{name}"):
+                    launch = pro.own_launch()
+                with mock.patch("shutil.which", return_value=None), machine() as (here, _):
+                    said = here.line("setup claude-desktop")
+        self.assertEqual(launch, pro.Launch(str(Path("bin/uvx").absolute()), (pro.NAME,)))
+        self.assertIn('"command": "uvx"', said.out)
+        self.assertTrue(said.err.startswith("uvx is not on the PATH; put its absolute"), said.err)
+
+    def test_a_clone_below_a_folder_named_like_a_tool_is_started_as_it_is(self) -> None:
+        clone = str(Path("/src/uv/perplexity_pro_mcp.py"))
+        with mock.patch.object(pro, "__file__", clone):
+            self.assertEqual(pro.own_launch().args, (str(Path(clone).resolve()),))
+
+
+class InstallPage(unittest.TestCase):
+    def test_each_block_stands_once_below_all_its_clients_and_their_files(self) -> None:
+        page = pro.install_page()
+        blocks = re.findall(r"<summary>([^\n]*)</summary>\n\n```\n(.*?)\n```", page, re.DOTALL)
+        self.assertEqual(len({block for _, block in blocks}), len(blocks))
+        for client in pro.CLIENTS.values():
+            block = pro.snippet(client, pro.Launch("uvx", (pro.NAME,)))
+            heads = [head for head, text in blocks if text == block]
+            self.assertEqual(len(heads), 1, client.word)
+            self.assertIn(f"{client.title} (", heads[0])
+        every = "\n".join(head for head, _ in blocks)
+        self.assertIn("; the same block in ", every)
+        for path in ("~/.cursor/mcp.json", "%APPDATA%/Zed/settings.json", ".vscode/mcp.json"):
+            expected = path != ".vscode/mcp.json"  # the second choice of its client
+            self.assertEqual(f"<code>{path}</code>" in every, expected, path)
+
+
+if __name__ == "__main__":
+    unittest.main()
