@@ -945,11 +945,11 @@ def tool(
     effects: Effects,
     examples: tuple[dict[str, Json], ...],
 ) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]:
-    """Declare the decorated function as the tool of its name."""
+    """Declare the decorated function, `do_…`, as the tool of its name."""
 
     def declare(handler: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        name = PREFIX + handler.__name__
-        title = handler.__name__.capitalize()
+        word = handler.__name__.removeprefix("do_")
+        name, title = PREFIX + word, word.capitalize()
         TOOLS[name] = Tool(name, title, summary, details, cost, effects, examples, handler)
         return handler
 
@@ -6847,7 +6847,7 @@ def routing_words(settings: Settings) -> str:
     return f"Routing mode {settings.routing}: {tiers}; a call that names nothing uses standard."
 
 
-def instructions(settings: Settings) -> str:
+def server_instructions(settings: Settings) -> str:
     """What a client tells its model about this server, the important part first."""
     offered = offered_tools(settings)
     return (
@@ -7533,7 +7533,7 @@ def _agent_request(args: Any, route: Route) -> AgentRequest:
         {"query": "SQLite WAL changes", "domains": ["sqlite.org"], "recency": "year"},
     ),
 )
-def ask(call: Call, args: AskArgs) -> AskResult:
+def do_ask(call: Call, args: AskArgs) -> AskResult:
     """Answer one question."""
     project = checked_project(args.project)
     route = route_of(call.settings, args.depth, args.tier, args.model)
@@ -7764,7 +7764,7 @@ class _Thread(NamedTuple):
         {"action": "read", "chat_id": 1, "limit": 10},
     ),
 )
-def chat(call: Call, args: ChatArgs) -> ChatResult:
+def do_chat(call: Call, args: ChatArgs) -> ChatResult:
     """Send, list, read or delete."""
     project = checked_project(args.project)
     if args.action != "send" and args.message is not None:
@@ -8110,7 +8110,7 @@ def _research_warnings(args: ResearchArgs, filters: Filters) -> list[str]:
     effects=WEB,
     examples=({"query": "Compare pricing of three vector databases", "depth": "medium"},),
 )
-def research(call: Call, args: ResearchArgs) -> ResearchResult:
+def do_research(call: Call, args: ResearchArgs) -> ResearchResult:
     """Start a run."""
     project = checked_project(args.project)
     if args.depth in {"fast", "low"}:
@@ -8379,7 +8379,7 @@ def _kept_warnings(job: JobRow) -> list[str]:
         {"action": "list", "refresh": True},
     ),
 )
-def jobs(call: Call, args: JobsArgs) -> JobsResult:
+def do_jobs(call: Call, args: JobsArgs) -> JobsResult:
     """List, look at, read or cancel jobs."""
     project = checked_project(args.project)
     if args.action == "list":
@@ -8730,7 +8730,7 @@ def _search_errand(wanted: SearchRequest) -> Errand:
         {"query": ["rust borrow checker", "zig comptime"], "recency": "week"},
     ),
 )
-def search(call: Call, args: SearchArgs) -> SearchResult:
+def do_search(call: Call, args: SearchArgs) -> SearchResult:
     """Search the web."""
     project = checked_project(args.project)
     if args.search_type not in SEARCH_PRICES:
@@ -9053,7 +9053,7 @@ def _cost_warnings(flights: Sequence[PaidFlight], asked: str) -> list[str]:
         },
     ),
 )
-def decide(call: Call, args: DecideArgs) -> DecideResult:
+def do_decide(call: Call, args: DecideArgs) -> DecideResult:
     """Answer typed questions about a state."""
     sitting = _sitting(call.settings, args)
     errands = [_decide_errand(sitting, part) for part in sitting.parts]
@@ -9614,7 +9614,7 @@ _EMBED_ACTIONS: dict[str, Callable[[Call, EmbedArgs], EmbedResult]] = {
         {"action": "search", "query": "how to bake bread", "top_k": 3},
     ),
 )
-def embed(call: Call, args: EmbedArgs) -> EmbedResult:
+def do_embed(call: Call, args: EmbedArgs) -> EmbedResult:
     """Index, search, count or delete vectors."""
     checked_project(args.project)
     if args.items and (args.action != "index" or args.source != "text"):
@@ -9715,7 +9715,7 @@ def configured_models(settings: Settings, known: set[str]) -> RoutingSetup:
     effects=Effects(read_only=True, open_world=True),
     examples=({"provider": "anthropic"},),
 )
-def models(call: Call, args: ModelsArgs) -> ModelsResult:
+def do_models(call: Call, args: ModelsArgs) -> ModelsResult:
     """List models."""
     listed, age, stale = catalog_of(call, refresh=args.refresh)
     provider = (args.provider or "").strip().lower()
@@ -9883,7 +9883,7 @@ def _budget(call: Call, args: ProjectsArgs, name: str) -> ProjectsResult:
         {"action": "budget", "project": "default", "daily_usd": "1.50"},
     ),
 )
-def projects(call: Call, args: ProjectsArgs) -> ProjectsResult:
+def do_projects(call: Call, args: ProjectsArgs) -> ProjectsResult:
     """List, delete or cap projects."""
     if args.action != "list" and args.project is None:
         raise invalid("project", f"is required to {args.action} one.")
@@ -10060,7 +10060,7 @@ def _sums(sums: Measures) -> Totals:
     effects=LOCAL,
     examples=({"group_by": "day", "since": "2026-11-01"}, {"project": "default"}),
 )
-def usage(call: Call, args: UsageArgs) -> UsageResult:
+def do_usage(call: Call, args: UsageArgs) -> UsageResult:
     """Report spending."""
     project = None if args.project is None else checked_project(args.project)
     _checked_days(args)
@@ -10129,7 +10129,7 @@ class HelpResult(NamedTuple):
     effects=LOCAL,
     examples=({"action": "tool", "name": "perplexity_search"}, {"action": "index"}),
 )
-def help(call: Call, args: HelpArgs) -> HelpResult:  # noqa: A001 - the tool's own name
+def do_help(call: Call, args: HelpArgs) -> HelpResult:
     """Explain the server."""
     if args.action == "index":
         return HelpResult("index", None, index_page(call.settings))
@@ -10647,14 +10647,14 @@ class Server:
             "protocolVersion": self._version,
             "capabilities": {"tools": {}},
             "serverInfo": _SERVER_INFO,
-            "instructions": instructions(self._runtime.settings),
+            "instructions": server_instructions(self._runtime.settings),
         }
 
     def _discover(self, request: Request) -> dict[str, Json]:
         result = {
             "supportedVersions": [MODERN_VERSION, *LEGACY_VERSIONS],
             "capabilities": {"tools": {}},
-            "instructions": instructions(self._runtime.settings),
+            "instructions": server_instructions(self._runtime.settings),
         }
         return _result(request.version, {**result, **_CACHE_HINTS})
 
@@ -11086,7 +11086,7 @@ def shell_command(client: Client, launch: Launch) -> str:
     return client.adding.format(server=SERVER, key=KEY_VARIABLE, **shown)
 
 
-def snippet(client: Client, launch: Launch) -> str:
+def client_snippet(client: Client, launch: Launch) -> str:
     """The exact text to paste, or the command for a client that has no other way."""
     if client.format == "command":
         return shell_command(client, launch)
@@ -11332,7 +11332,7 @@ def _edited_toml(client: Client, text: str, launch: Launch) -> str:
     end = _line_end(text)
     if SERVER not in _read_servers(client, text)[0]:
         gap = end if text.endswith("\n") else end * 2
-        return text + gap + snippet(client, launch).replace("\n", end) + end
+        return text + gap + client_snippet(client, launch).replace("\n", end) + end
     for table in re.finditer(_TOML_TABLE, text):
         if table.groups()[:2] == (client.container, SERVER):
             body = _toml_body(table[3], launch, end)
@@ -11388,7 +11388,7 @@ def _edited_yaml(client: Client, text: str, launch: Launch) -> str:
     text += "" if text.endswith("\n") else end
     section = re.search(_YAML_SECTION, text)
     if not section:
-        return text + snippet(client, launch).replace("\n", end) + end
+        return text + client_snippet(client, launch).replace("\n", end) + end
     block = _yaml_block(client, launch, _child_indent(section[1])).replace("\n", end) + end
     return text[: section.start(1)] + block + text[section.start(1) :]
 
@@ -11426,7 +11426,7 @@ def _launch_of(client: Client, entry: Json) -> Launch | None:
 def _refusal(client: Client, launch: Launch, problem: str) -> ToolError:
     """Why a file is left as it is, and what its owner can do instead."""
     text = f"{client.title}: nothing was changed, {problem}. Add this yourself:\n"
-    return ToolError("invalid_request", text + snippet(client, launch))
+    return ToolError("invalid_request", text + client_snippet(client, launch))
 
 
 def _merged(client: Client, text: str, launch: Launch) -> str:
@@ -11437,7 +11437,7 @@ def _merged(client: Client, text: str, launch: Launch) -> str:
     if _launch_of(client, servers.pop(SERVER, None)) == launch:
         return text
     edit = _FORMATS[client.format][1]
-    new = edit(client, old, launch) if old.strip() else snippet(client, launch) + "\n"
+    new = edit(client, old, launch) if old.strip() else client_snippet(client, launch) + "\n"
     # Read back, it must hold our entry and, for the rest, exactly what was there before.
     now, rest = _read_servers(client, new)
     ours = _launch_of(client, now.pop(SERVER, None))
@@ -11811,7 +11811,7 @@ def install_page() -> str:
     lines = [f"One click: {' · '.join(buttons)}", ""]
     groups: dict[str, list[str]] = {}
     for client in CLIENTS.values():
-        groups.setdefault(snippet(client, launch).rstrip("\n"), []).append(_headed(client))
+        groups.setdefault(client_snippet(client, launch).rstrip("\n"), []).append(_headed(client))
     for text, (first, *others) in groups.items():
         same = f"; the same block in {', '.join(others)}" if others else ""
         lines += [f"<details><summary>{first}{same}</summary>", "", "```", text, "```", ""]
@@ -13097,7 +13097,7 @@ def _shown(client: Client, launch: Launch, screen: Screen) -> str:
     """The block of a client, after a word on where it belongs."""
     where = client_file(client, own_place()) or client.menu
     screen.note(f"Into {where}:" if where else "To run in a shell:")
-    return snippet(client, launch).rstrip("\n") + "\n"
+    return client_snippet(client, launch).rstrip("\n") + "\n"
 
 
 def _key_advice(client: Client, new: str) -> str:

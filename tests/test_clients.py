@@ -49,7 +49,7 @@ class Case(unittest.TestCase):
             merged(word, text)
         message = caught.exception.message
         self.assertEqual(caught.exception.kind, "invalid_request")
-        for part in (client(word).title, *words, p.snippet(client(word), LAUNCH)):
+        for part in (client(word).title, *words, p.client_snippet(client(word), LAUNCH)):
             self.assertIn(part, message)
         return message
 
@@ -127,7 +127,7 @@ class Snippets(Case):
         for row in p.CLIENTS.values():
             if row.format != "json":
                 continue
-            entry = json.loads(p.snippet(row, LAUNCH))[row.container]["perplexity"]
+            entry = json.loads(p.client_snippet(row, LAUNCH))[row.container]["perplexity"]
             command = entry["command"]
             started = command if row.listed else [command, *entry["args"]]
             self.assertEqual(started, ["/opt/py/bin/python3", "/home/u/perplexity_pro_mcp.py"])
@@ -154,13 +154,13 @@ class Snippets(Case):
             '{"PERPLEXITY_API_KEY":"${input:perplexity_api_key}"}}',
         }
         for word, entry in entries.items():
-            document = json.loads(p.snippet(client(word), OTHER))
+            document = json.loads(p.client_snippet(client(word), OTHER))
             found = document[client(word).container]["perplexity"]
             self.assertEqual(json.dumps(found, separators=(",", ":")), entry)
-        inputs = json.loads(p.snippet(client("vscode"), OTHER))["inputs"]
+        inputs = json.loads(p.client_snippet(client("vscode"), OTHER))["inputs"]
         self.assertEqual([(i["type"], i["password"]) for i in inputs], [("promptString", True)])
-        self.assertIn("amp.mcpServers", json.loads(p.snippet(client("amp"), OTHER)))
-        self.assertIn("context_servers", json.loads(p.snippet(client("zed"), OTHER)))
+        self.assertIn("amp.mcpServers", json.loads(p.client_snippet(client("amp"), OTHER)))
+        self.assertIn("context_servers", json.loads(p.client_snippet(client("zed"), OTHER)))
 
     def test_the_toml_snippet_is_a_table_that_hands_on_key_and_proxies(self) -> None:
         text = (
@@ -172,8 +172,8 @@ class Snippets(Case):
             "tool_timeout_sec = 600\n"
             "supports_parallel_tool_calls = true"
         )
-        self.assertEqual(p.snippet(client("codex"), OTHER), text)
-        self.assertEqual(p.snippet(client("grok"), OTHER), text)
+        self.assertEqual(p.client_snippet(client("codex"), OTHER), text)
+        self.assertEqual(p.client_snippet(client("grok"), OTHER), text)
         entry = p._read_toml(text)["mcp_servers"]["perplexity"]
         self.assertEqual((entry["command"], entry["args"]), ("uvx", ["perplexity-pro-mcp"]))
 
@@ -181,9 +181,9 @@ class Snippets(Case):
         launch = p.Launch(r"C:\Program Files\py\python.exe", (r"C:\Users\Zoë\'a'.py",))
         for row in p.CLIENTS.values():
             if row.format != "command":
-                servers = p._read_servers(row, p.snippet(row, launch))[0]
+                servers = p._read_servers(row, p.client_snippet(row, launch))[0]
                 self.assertEqual(p._launch_of(row, servers["perplexity"]), launch, row.word)
-                self.assertIn("Zoë", p.snippet(row, launch))
+                self.assertIn("Zoë", p.client_snippet(row, launch))
         self.assertIn("Zoë", merged("cursor", '{"mcpServers": {"a": {}}}', launch))
 
     def test_the_yaml_snippet_is_this_text(self) -> None:
@@ -199,7 +199,7 @@ class Snippets(Case):
             '    description: "Web search"\n'
             "    timeout: 600"
         )
-        self.assertEqual(p.snippet(client("goose"), OTHER), text)
+        self.assertEqual(p.client_snippet(client("goose"), OTHER), text)
 
     def test_commands_are_those_of_the_install_page(self) -> None:
         commands = {
@@ -219,7 +219,7 @@ class Snippets(Case):
         }
         for word, command in commands.items():
             self.assertEqual(p.shell_command(client(word), OTHER), command)
-        self.assertEqual(p.snippet(client("factory"), OTHER), commands["factory"])
+        self.assertEqual(p.client_snippet(client("factory"), OTHER), commands["factory"])
 
     def test_a_path_with_spaces_is_quoted_in_commands(self) -> None:
         command = p.shell_command(client("amp"), p.Launch("/a b/py", ("/c d.py",)))
@@ -229,7 +229,9 @@ class Snippets(Case):
 class JsonFiles(Case):
     def test_a_missing_or_blank_file_becomes_the_snippet(self) -> None:
         for text in (None, "", " \n"):
-            self.assertEqual(merged("cursor", text), p.snippet(client("cursor"), LAUNCH) + "\n")
+            self.assertEqual(
+                merged("cursor", text), p.client_snippet(client("cursor"), LAUNCH) + "\n"
+            )
         self.assertEqual(json.loads(merged("cursor", "{}")), json.loads(merged("cursor", None)))
 
     def test_other_servers_keep_every_byte(self) -> None:
@@ -492,7 +494,7 @@ class TomlFiles(Case):
     def test_the_table_goes_to_the_end(self) -> None:
         text = f'model = "o3" # best\n\n{self.OTHER_TABLE}'
         new = merged("codex", text)
-        self.assertEqual(new, f"{text}\n{p.snippet(client('codex'), LAUNCH)}\n")
+        self.assertEqual(new, f"{text}\n{p.client_snippet(client('codex'), LAUNCH)}\n")
         self.assertEqual(merged("codex", new), new)
 
     def test_a_last_line_without_an_end_gets_one(self) -> None:
@@ -587,7 +589,7 @@ class YamlFiles(Case):
 
     def test_a_file_without_extensions_gets_them_at_its_end(self) -> None:
         new = merged("goose", "GOOSE_MODEL: x")
-        self.assertEqual(new, f"GOOSE_MODEL: x\n{p.snippet(client('goose'), LAUNCH)}\n")
+        self.assertEqual(new, f"GOOSE_MODEL: x\n{p.client_snippet(client('goose'), LAUNCH)}\n")
         new = merged("goose", "GOOSE_MODEL: x\r\n")
         self.assertEqual(new.count("\n"), new.count("\r\n"))
 
@@ -712,7 +714,7 @@ class Writing(Case):
     def refuses(self, word: str, *parts: str) -> None:
         with self.assertRaises(p.ToolError) as caught:
             self.write(word)
-        for part in (*parts, p.snippet(client(word), LAUNCH)):
+        for part in (*parts, p.client_snippet(client(word), LAUNCH)):
             self.assertIn(part, caught.exception.message)
 
     def test_a_file_is_made_where_the_client_is_found(self) -> None:

@@ -453,7 +453,7 @@ class Definitions(unittest.TestCase):
 
     def test_the_instructions_are_short_and_only_name_tools_that_exist(self) -> None:
         for routing in ({}, {"PERPLEXITY_MODEL": "m" * 200}):
-            words = app.instructions(app.read_settings(routing))
+            words = app.server_instructions(app.read_settings(routing))
             self.assertLess(len(words.encode()), 2000)
             self.assertLessEqual(set(re.findall(r"perplexity_[a-z]+", words)), set(app.TOOLS))
 

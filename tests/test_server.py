@@ -552,7 +552,7 @@ class Rules(ServerTest):
 
     def test_a_fault_in_answering_is_an_internal_error_and_the_session_goes_on(self) -> None:
         session = self.session()
-        with mock.patch.object(m, "instructions", side_effect=ZeroDivisionError("secret")):
+        with mock.patch.object(m, "server_instructions", side_effect=ZeroDivisionError("secret")):
             answer = session.ask(request(1, "initialize"))
         self.assert_error(answer, -32603, 1)
         self.assertTrue(session.quiet())
@@ -576,7 +576,7 @@ class Handshake(ServerTest):
         params: Json = {"capabilities": {"roots": {}, "sampling": {}, "elicitation": {}}}
         result = self.session(None).ask(request(1, "initialize", params))["result"]
         self.assertEqual(result["capabilities"], {"tools": {}})
-        self.assertEqual(result["instructions"], m.instructions(m.Settings()))
+        self.assertEqual(result["instructions"], m.server_instructions(m.Settings()))
         self.assertNotIn("resultType", result)
 
     def test_the_handshake_stays_one_whatever_meta_it_carries(self) -> None:
@@ -1529,7 +1529,7 @@ class Dialogues(ServerTest):
     def test_dialogues_are_spoken_as_recorded(self) -> None:
         files = sorted(DIALOGUES.glob("*.jsonl"))
         self.assertGreaterEqual(len(files), 6)
-        self.enterContext_(mock.patch.object(m, "instructions", lambda _settings: "Ask."))
+        self.enterContext_(mock.patch.object(m, "server_instructions", lambda _settings: "Ask."))
         for name in ("hold", "stick", "tell", "drop", "burst", "bolt", "huge", "odd", "local"):
             del m.TOOLS[f"perplexity_{name}"]
         for file in files:

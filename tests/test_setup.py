@@ -377,7 +377,7 @@ class InstallPage(unittest.TestCase):
         blocks = re.findall(r"<summary>([^\n]*)</summary>\n\n```\n(.*?)\n```", page, re.DOTALL)
         self.assertEqual(len({block for _, block in blocks}), len(blocks))
         for client in pro.CLIENTS.values():
-            block = pro.snippet(client, pro.Launch("uvx", (pro.NAME,)))
+            block = pro.client_snippet(client, pro.Launch("uvx", (pro.NAME,)))
             heads = [head for head, text in blocks if text == block]
             self.assertEqual(len(heads), 1, client.word)
             self.assertIn(f"{client.title} (", heads[0])
