@@ -7489,7 +7489,8 @@ def run_warnings(run: Run, usage_cap: int | None = None) -> list[str]:
 def rest_warning(project: str, job_id: int | None, shown: int, total: int, offset: int) -> str:
     """Says that an answer was cut, and the call that returns the rest."""
     call = call_text("jobs", action="result", job_id=job_id, offset=offset, project=project)
-    return f"Cut after {shown} of {total} characters; nothing is lost. The rest: {call}"
+    what = f"Cut after {shown} of {total} characters" if shown < total else "Sources are left out"
+    return f"{what}; nothing is lost. The rest: {call}"
 
 
 def handed_off(flight: PaidFlight, waited_s: float) -> str:
@@ -7592,7 +7593,7 @@ def fitted_answer(call: Call, flight: PaidFlight, result: R) -> R:
     if result.answer_json is not None and len(json_text(plain(result.answer_json))) > limit // 3:
         note = "answer_json is left out, being too long; parse the whole answer."
         result = result._replace(answer_json=None, warnings=[*result.warnings, note])
-    placeholder = rest_warning(flight.project, job_id, total, total, total)
+    placeholder = rest_warning(flight.project, job_id, total - 1, total, 10 * total)
     roomy = result._replace(job_id=job_id, warnings=[*result.warnings, placeholder])
     page = answer_page(roomy, 0, limit)
     shown, offset = len(page.answer), page.next_offset
@@ -8350,7 +8351,7 @@ def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
     total = len(job.result_text)
     # The sentence about the rest counts: it is measured with the longest figures it can hold.
     roomy = result._replace(
-        warnings=[*warnings, rest_warning(result.project, job.id, total, total, total)]
+        warnings=[*warnings, rest_warning(result.project, job.id, total - 1, total, 10 * total)]
     )
     page = answer_page(roomy, offset, limit)
     more, end = page.next_offset, offset + len(page.answer)
