@@ -5442,6 +5442,10 @@ class Errand(NamedTuple):
     estimate_nano: int | None = None  # the most it may cost, where that is known beforehand
 
 
+if TYPE_CHECKING:
+    Step = Callable[[sqlite3.Connection], Any]
+
+
 class Runtime:
     """What all calls of a process share: settings, storage, the flights on their way."""
 
@@ -5462,7 +5466,7 @@ class Runtime:
         self._flying: dict[str, PaidFlight] = {}
         self._beating = False
         self._closed = threading.Event()
-        self._late: list[Callable[[sqlite3.Connection], Any]] = []
+        self._late: list[tuple[Step, Callable[[Any], Any] | None]] = []
 
     def busy(self) -> int:
         """How many paid requests are on their way."""
@@ -5487,34 +5491,42 @@ class Runtime:
         problem: ToolError | None = None
         while late and (problem is None or problem.kind != "storage_busy"):
             # A step that fails by itself must not keep the others from being written.
-            step = late.pop(0)
+            step, done = late.pop(0)
             try:
-                with self.store.writing() as db:
-                    step(db)
+                self._write(step, done)
             except ToolError as error:
                 problem = error
                 with self._lock:
-                    self._late.append(step)
+                    self._late.append((step, done))
         if problem is not None:
             with self._lock:
                 self._late = late + self._late
             raise problem
 
-    def record(self, step: Callable[[sqlite3.Connection], Any]) -> tuple[Any, str | None]:
+    def _write(self, step: Step, done: Callable[[Any], Any] | None) -> Any:
+        """One transaction, and what follows once it has been committed."""
+        with self.store.writing() as db:
+            result = step(db)
+        if done is not None:
+            done(result)
+        return result
+
+    def record(
+        self, step: Step, done: Callable[[Any], Any] | None = None
+    ) -> tuple[Any, str | None]:
         """Write something that must not be lost: now, or as soon as storage works again.
 
         Returns what the step returned, and a note for the user where it has to wait.
         """
         try:
-            with self.store.writing() as db:
-                result = step(db)
+            result = self._write(step, done)
             if self._late:
                 with contextlib.suppress(ToolError):
                     self.catch_up()
             return result, None
         except ToolError as error:
             with self._lock:
-                self._late.append(step)
+                self._late.append((step, done))
             return None, f"Not saved yet, kept in memory: {error.message}"
 
     def launch(self, flight: Flight, *, paid: bool, work: Callable[[], Any]) -> None:
@@ -5547,9 +5559,11 @@ class Runtime:
         """The identical request that is on its way already, or this one."""
         with self._lock:
             first = self._flying.get(digest)
-            if first is None or first.given_up.is_set():
+            if first is None or (first.given_up.is_set() and not first.sent):
                 first = self._flying[digest] = flight
-            first.waiting += first is not flight
+            if first is not flight:
+                first.waiting += 1
+                first.given_up.clear()
             return first
 
     def leave(self, flight: PaidFlight) -> None:
@@ -5661,6 +5675,7 @@ class Call:
         # Asks the user and returns whether they agree; may raise AskUser.
         self.ask_user: Callable[[str], bool] | None = None
         self.agreed = False  # the arguments say so already
+        self.declined = False  # the user was asked and did not agree
         self._waits: list[threading.Event] = []
         self._progress = progress
 
@@ -5697,7 +5712,15 @@ class Call:
         """Whether the user agrees, by an argument or when asked; False if nobody can be asked."""
         if not self.agreed and self.ask_user is not None:
             self.agreed = self.ask_user(question)
+            self.declined = not self.agreed
         return self.agreed
+
+    def unconfirmed(self, what: str) -> ToolError:
+        """The refusal of something that the user has not agreed to."""
+        todo = "If the user agrees, call again with confirm=true."
+        if self.declined:
+            todo = "The user was asked and did not agree: leave it."
+        return ToolError("confirmation_required", f"{what} {todo}")
 
     def key(self) -> str:
         """The API key; ToolError where there is none, or where settings forbid any request."""
@@ -5743,9 +5766,9 @@ class Call:
         return True
 
     def rescue(self) -> None:
-        """Keep the paid answers that could not be delivered: the client is gone."""
+        """Keep the paid answers that could not be delivered, or that nobody waits for."""
         for flight in self.flights:
-            if flight.reading is not None:
+            if flight.reading is not None or (flight.sent and not flight.finished.is_set()):
                 flight.keep_as_job()
 
 
@@ -5841,6 +5864,7 @@ class PaidFlight(Flight):
         self.errand = errand
         self.project = project
         self.waiting = 1
+        self.sent = False  # an attempt is on its way, and may be billed
         self.tool = call.declared.name
         self.started_at = now_text()
         self.latency_ms = 0
@@ -5854,6 +5878,12 @@ class PaidFlight(Flight):
         self._project_id: int | None = None
         self._event_id: int | None = None
         self._lock = threading.Lock()
+
+    def pause(self, seconds: float) -> None:
+        """As for any flight; a pause of 0 comes right before the request is sent."""
+        self.sent = False
+        super().pause(seconds)
+        self.sent = seconds == 0
 
     def leave(self) -> None:
         """One caller waits no more; with the last one the request is given up, if not yet sent."""
@@ -5956,19 +5986,28 @@ class PaidFlight(Flight):
             self._billed = reading
             event = self._settled_event(reading, error)
 
-            def step(db: sqlite3.Connection) -> Any:
+            def step(db: sqlite3.Connection) -> tuple[Any, int | None]:
                 self._write_event(db, event)
                 stored = None
                 if reading and self.errand.store and not error:
                     project = ensure_project(db, self.project)  # it may be gone meanwhile
                     stored = self.errand.store(db, project, reading)
-                self._write_job(db)
-                return stored
+                return stored, self._write_job(db)
 
-            self.stored, note = self.runtime.record(step)
+            result, note = self.runtime.record(step, lambda result: self._took_place(result[1]))
+            self.stored = result and result[0]
             self.note = note or self.note
             if note and self.job_id is not None:
                 self.runtime.keep_unsaved(self.job())
+
+    def _took_place(self, number: int | None) -> None:
+        """The job is stored: memory lets go of it, and an id given out before leads to it."""
+        if number is None:
+            return
+        former, self.job_id = self.job_id, number
+        if former is not None and former != number:
+            self.runtime.moved[former] = number
+        self.runtime.unsaved.pop(former or number, None)
 
     def _settled_event(self, reading: Reading | None, error: ToolError | None) -> Event | None:
         """The ledger row at the end; None where the request cost nothing or goes on as a run."""
@@ -6042,23 +6081,22 @@ class PaidFlight(Flight):
         except ToolError:
             return self.runtime.keep_unsaved(job)
 
-    def _write_job(self, db: sqlite3.Connection) -> None:
+    def _write_job(self, db: sqlite3.Connection) -> int | None:
         """Bring the job that was handed out up to date, or make one if nobody waits any more."""
         number, reading = self.job_id, self.reading
         stored = number is not None and number < MEMORY_JOBS
         sent = reading is not None or (self.failure is not None and self.failure.sent)
         if number is not None and stored and not sent and self._billed is None:
             drop_job(db, number)
-        elif number is not None and stored and job_known(db, number):
+            return None
+        if number is not None and stored and job_known(db, number):
             reopen_job(db, number)  # another process may have taken it for lost
             save_job(db, self.job()._replace(id=number))
-            self.runtime.unsaved.pop(number, None)
-        elif reading is not None and self.errand.keep and (self.given_up.is_set() or number):
-            project = ensure_project(db, self.project)
-            self.job_id = add_job(db, self.job()._replace(id=0, project_id=project))
-            if number is not None:
-                self.runtime.moved[number] = self.job_id
-                self.runtime.unsaved.pop(number, None)
+            return number
+        if reading is None or not self.errand.keep or not (self.given_up.is_set() or number):
+            return None
+        project = ensure_project(db, self.project)
+        return add_job(db, self.job()._replace(id=0, project_id=project))
 
 
 def save_job(db: sqlite3.Connection, job: JobRow, event: Event | None = None) -> bool:
@@ -6134,6 +6172,8 @@ def paid_post(
             return flight
         flight.finished.wait(1.0)
     call.warn(flight.note)
+    if isinstance(flight.error, Cancelled) and not call.cancelled.is_set():
+        raise ToolError("rate_limited", "The identical call was given up; try again.")
     flight.result()
     return flight
 
@@ -6153,10 +6193,8 @@ def confirm_cost(call: Call, errand: Errand) -> None:
         return
     may = f"This call may cost up to {usd_text(asked)} USD"
     if not call.confirmed(f"{may}. Go ahead?"):
-        raise ToolError(
-            "confirmation_required",
-            f"{may}, more than PERPLEXITY_CONFIRM_USD allows unasked; nothing was sent. If the "
-            "user agrees, repeat it with confirm=true.",
+        raise call.unconfirmed(
+            f"{may}, more than PERPLEXITY_CONFIRM_USD allows unasked; nothing was sent."
         )
 
 
@@ -6316,7 +6354,9 @@ def sight(runtime: Runtime, job: JobRow, project: str, fetch: Callable[[str], Re
         raise ToolError("unexpected_response", "The API's reply is garbled; check again later.")
     seen = job_of(job, run_kept(run), run.usage, run.model)
     event = _job_event(job, run, project) if run.finished else None
-    _, note = runtime.record(lambda db: save_job(db, seen, event))
+    _, note = runtime.record(
+        lambda db: save_job(db, seen, event), lambda _: runtime.unsaved.pop(seen.id, None)
+    )
     if note and run.finished:
         runtime.keep_unsaved(seen)
     return Sighting(seen, run.searches, run.fetches, note)
@@ -8007,7 +8047,7 @@ def _delete_chat(call: Call, args: ChatArgs, project: str) -> ChatResult:
         "messages and their vectors and cannot be undone."
     )
     if not call.confirmed(f"{what} Delete it?"):
-        raise ToolError("confirmation_required", f"{what} Call again with confirm=true.")
+        raise call.unconfirmed(what)
     with call.store.writing() as db:
         owner = project_id(db, project)
         removed = delete_chat(db, owner, row.id) if owner is not None else None
@@ -8517,7 +8557,8 @@ def _list_jobs(call: Call, args: JobsArgs, project: str) -> JobsResult:
             raise
         skipped, rows, total = None, [], 0
         warnings.append(f"Only jobs kept in memory are listed: {error.message}")
-    rows, total = [*unsaved, *rows], total + len(unsaved)
+    known = [call.runtime.unsaved.get(row.id, row) for row in rows]
+    rows, total = [*unsaved, *known], total + len(unsaved)
     result = JobsResult(
         action="list",
         jobs=[job_info(row) for row in rows],
@@ -9581,7 +9622,7 @@ def _delete_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
         "undone; indexing again is billed again."
     )
     if not call.confirmed(f"{what} Delete them?"):
-        raise ToolError("confirmation_required", f"{what} Call again with confirm=true.")
+        raise call.unconfirmed(what)
     with call.store.writing() as db:
         number = project_id(db, args.project)
         removed = 0 if number is None else delete_chunks(db, number, which)
@@ -9813,7 +9854,7 @@ def _delete(call: Call, name: str) -> ProjectsResult:
         f"spend history is kept.{' ' + note if note else ''}"
     )
     if not call.confirmed(f"{what} Delete it?"):
-        raise ToolError("confirmation_required", f"{what} Call again with confirm=true.")
+        raise call.unconfirmed(what)
     with call.store.writing() as db:
         deleted = delete_project(db, name)
     if deleted is None:
@@ -9860,8 +9901,7 @@ def _budget(call: Call, args: ProjectsArgs, name: str) -> ProjectsResult:
     looser = any(w in own and (new is None or new > own[w]) for w, new in kept)
     question = f"This raises or lifts a spend cap of project {name!r}."
     if looser and not call.confirmed(f"{question} Do it?"):
-        text = f"{question} If the user agrees, call again with confirm=true."
-        raise ToolError("confirmation_required", text)
+        raise call.unconfirmed(question)
     with call.store.writing() as db:
         ensure_project(db, name)
         set_budget(db, name, limits)
@@ -12542,9 +12582,9 @@ def _interruption(order: Order, call: Call) -> str:
 
 
 def _kept_job(call: Call) -> int | None:
-    """The last job of a call that outlives this process."""
-    jobs = [flight.job_id for flight in call.flights if flight.job_id is not None]
-    return next((number for number in reversed(jobs) if number < MEMORY_JOBS), None)
+    """The last job of a call that outlives this process; one still awaiting its reply does not."""
+    jobs = [flight.job_id for flight in call.flights if flight.finished.is_set()]
+    return next((number for number in reversed(jobs) if number and number < MEMORY_JOBS), None)
 
 
 def _resuming(job_id: Json, order: Order) -> str:
@@ -12940,10 +12980,22 @@ def command_line(words: Sequence[str], settings: Settings, screen: Screen) -> in
         return 1
 
 
+def _without_transport(words: Sequence[str]) -> list[str]:
+    """The words of an older configuration, which named the transport: standard input or none."""
+    at = next((n for n, word in enumerate(words[:2]) if word.startswith("--transport")), None)
+    if at is None or (at == 1 and words[0] != "serve"):
+        return list(words)
+    named = words[at].partition("=")[2] or "".join(words[at + 1 : at + 2])
+    if named != "stdio":
+        raise UsageError("this server speaks over standard input and output only")
+    return ["serve"]
+
+
 def _dispatched(words: Sequence[str], scene: Scene) -> int | str:
     """The exit status, or the page, that the words lead to."""
     if not words and not _is_terminal(sys.stdin):
         words = ["serve"]  # where no person could be at the other end
+    words = _without_transport(words)
     if not words:
         scene[1].note(f"Standard input is a terminal; {PROGRAM} serve starts the server anyway.")
         return short_page()

@@ -60,7 +60,7 @@ def main() -> int:
         print(f"wanted {wanted}: {row}")
     agreed = sum(count for (wanted, got), count in table.items() if wanted == got)
     print(f"{agreed} of {len(found)} agree")
-    return 0
+    return 0 if any(got != "none" for _, got in table) else 1
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 import time
 import unittest
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from fake_perplexity import Answer
 from support import WAIT_S, Background, Desk, desk, pro
@@ -342,6 +344,49 @@ class Rough(unittest.TestCase):
             gate.set()
             self.assertTrue(owner.runtime.settle(WAIT_S))
             self.assertIn("moved", owner.ok("jobs", action="result", job_id=number)["answer"])
+
+    def test_a_commit_that_fails_leaves_the_answer_readable(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            number = owner.ok("ask", query="late")["job_id"]
+            store = owner.runtime.store
+            full = pro.ToolError("internal_error", "The disk is full.")
+
+            @contextlib.contextmanager
+            def failing() -> Any:
+                with real() as db:
+                    yield db
+                    raise full  # as SQLite does when it cannot write at the commit
+
+            real = store.writing
+            with mock.patch.object(store, "writing", failing):
+                gate.set()
+                self.assertTrue(owner.runtime.settle(WAIT_S))
+                for _ in range(2):
+                    seen = owner.ok("jobs", action="result", job_id=number)
+                    self.assertIn("late", seen["answer"])
+                (listed,) = owner.ok("jobs", action="list")["jobs"]
+                self.assertEqual(listed["status"], "completed")
+            owner.runtime.catch_up()
+            self.assertEqual(owner.runtime.unsaved, {})
+            self.assertIn("late", owner.ok("jobs", action="result", job_id=number)["answer"])
+            self.assertEqual(statuses(owner), ["ok"])
+
+    def test_asking_again_after_a_cancel_does_not_pay_twice(self) -> None:
+        with desk() as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            first = Background(owner, "ask", query="same")
+            owner.fake.wait_for("POST /v1/agent", 1)
+            first.call.cancel()
+            first.join()
+            (job,) = owner.ok("jobs", action="list")["jobs"]
+            self.assertEqual(job["status"], "in_progress")
+            second = Background(owner, "ask", query="same")
+            wait_until(lambda: second.call.flights, "the second call did not start")
+            gate.set()
+            self.assertIn("same", second.join().structured["answer"])
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
+            self.assertEqual(statuses(owner), ["ok"])
 
     def test_a_given_up_request_is_not_joined(self) -> None:
         with desk() as owner:

@@ -1052,6 +1052,15 @@ class Process(unittest.TestCase):
         self.assertNotIn(b"Traceback", err)
         return process.returncode, out or b"", err
 
+    def test_the_transport_that_older_configurations_name_is_the_only_one(self) -> None:
+        ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+        for words in ("--transport stdio", "--transport=stdio", "serve --transport stdio"):
+            status, out, _ = self.run_words(*words.split(), input=ping)
+            self.assertEqual((status, json.loads(out)["id"]), (0, 1), words)
+        status, out, err = self.run_words("serve", "--transport", "http", input=ping)
+        self.assertEqual((status, out), (2, b""))
+        self.assertIn(b"standard input and output only", err)
+
     def test_piped_text_is_joined_and_the_answer_comes_as_utf_8_in_any_locale(self) -> None:
         env = {
             "LC_ALL": "C",
