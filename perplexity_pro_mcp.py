@@ -5455,6 +5455,8 @@ class Runtime:
         self.owner = f"{os.getpid()}-{time.time_ns():x}"
         self.catalog: tuple[float, list[Model]] | None = None
         self.unsaved: dict[int, JobRow] = {}
+        self.homes: dict[int, str] = {}  # the projects of the jobs in memory
+        self._memory_ids = iter(range(MEMORY_JOBS + 1, sys.maxsize))
         self.moved: dict[int, int] = {}  # jobs that storage took later: their ids before and now
         self.pending: set[int] = set()  # jobs that wait for a reply to this process
         self.vectors = Vectors(settings)
@@ -5566,6 +5568,18 @@ class Runtime:
                 first.given_up.clear()
             return first
 
+    def depart(self, flight: PaidFlight) -> None:
+        """The request is sent from here on; Cancelled where everybody left before."""
+        with self._lock:
+            if flight.given_up.is_set():
+                raise Cancelled
+            flight.sent = True
+
+    def hold(self, flight: PaidFlight) -> None:
+        """The request is not on its way: who leaves now need not pay for it."""
+        with self._lock:
+            flight.sent = False
+
     def leave(self, flight: PaidFlight) -> None:
         """One caller waits no more; with the last one a request is given up, if not yet sent."""
         with self._lock:
@@ -5605,10 +5619,12 @@ class Runtime:
         """Reserve the right to one flight."""
         return self._slots.acquire(timeout=timeout_s)
 
-    def keep_unsaved(self, job: JobRow) -> int:
-        """Keep a job in memory only, under an id that no stored job has."""
+    def keep_unsaved(self, job: JobRow, project: str | None = None) -> int:
+        """Keep a job in memory only, under an id that no other job has or had."""
         with self._lock:
-            number = job.id or MEMORY_JOBS + len(self.unsaved) + 1
+            number = job.id or next(self._memory_ids)
+            if project is not None:
+                self.homes[number] = project
             self.unsaved[number] = job._replace(id=number)
             return number
 
@@ -5874,16 +5890,20 @@ class PaidFlight(Flight):
         self.note: str | None = None
         self.job_id: int | None = None
         self.listener = Listener(call) if errand.stream and call.listens() else None
+        self.settled = False  # the ledger knows how it ended
         self._billed: Reading | None = None
+        self._handed_out = False  # somebody knows of the job
         self._project_id: int | None = None
         self._event_id: int | None = None
         self._lock = threading.Lock()
 
     def pause(self, seconds: float) -> None:
         """As for any flight; a pause of 0 comes right before the request is sent."""
-        self.sent = False
-        super().pause(seconds)
-        self.sent = seconds == 0
+        self.runtime.hold(self)
+        if seconds:
+            super().pause(seconds)
+        else:
+            self.runtime.depart(self)
 
     def leave(self) -> None:
         """One caller waits no more; with the last one the request is given up, if not yet sent."""
@@ -5906,22 +5926,24 @@ class PaidFlight(Flight):
             event = self._event("interrupted", Usage())._replace(project_id=project)
             number = open_event(db, event)
             self._reserve(db, number)
-            if not self.errand.background:
-                return project, number, None
+            if self.job_id is not None or not self.errand.background:
+                return project, number, self.job_id
             return project, number, add_job(db, self.job()._replace(project_id=project))
 
-        try:
-            with self.runtime.store.writing() as db:
-                self._project_id, self._event_id, self.job_id = step(db)
-            if self.job_id is not None:
-                self.runtime.await_reply(self.job_id)
-        except ToolError as error:
-            capped = self.runtime.settings.caps or self.project in self.runtime.capped
-            if error.kind == "budget_exceeded" or capped:
-                raise
-            if self.errand.background:
-                self.job_id = self.runtime.keep_unsaved(self.job())
-            self.note = f"Storage does not work: {error.message}"
+        with self._lock:  # the time of the call may run out, and its job be made, meanwhile
+            try:
+                with self.runtime.store.writing() as db:
+                    opened = step(db)
+                self._project_id, self._event_id, self.job_id = opened
+                if self.job_id is not None:
+                    self.runtime.await_reply(self.job_id)
+            except ToolError as error:
+                capped = self.runtime.settings.caps or self.project in self.runtime.capped
+                if error.kind == "budget_exceeded" or capped:
+                    raise
+                if self.errand.background and self.job_id is None:
+                    self.job_id = self.runtime.keep_unsaved(self.job(), self.project)
+                self.note = f"Storage does not work: {error.message}"
 
     def _reserve(self, db: sqlite3.Connection, event_id: int) -> None:
         """Hold the estimate of this request, or refuse it where a cap would be passed."""
@@ -5969,10 +5991,12 @@ class PaidFlight(Flight):
     def keep_as_job(self) -> int | None:
         """The job under which this answer can be read, now or once it arrives."""
         with self._lock:
-            if self.job_id is None and self.errand.keep is not None:
+            over = self.settled and self.reading is None  # and nothing will come of it
+            if self.job_id is None and self.errand.keep is not None and not over:
                 self.job_id = self._insert_job()
-                if not self.finished.is_set():
+                if not self.settled:
                     self.runtime.await_reply(self.job_id)
+            self._handed_out = True
             return self.job_id
 
     def _settle(self, reading: Reading | None, error: ToolError | None) -> None:
@@ -5981,6 +6005,7 @@ class PaidFlight(Flight):
         With neither reading nor error nothing was sent, and every trace of the request goes.
         """
         with self._lock:
+            self.settled = True
             self.reading = reading if error is None else None
             self.failure = error
             self._billed = reading
@@ -5998,16 +6023,18 @@ class PaidFlight(Flight):
             self.stored = result and result[0]
             self.note = note or self.note
             if note and self.job_id is not None:
-                self.runtime.keep_unsaved(self.job())
+                if reading or error:
+                    self.runtime.keep_unsaved(self.job(), self.project)
+                else:
+                    self.runtime.unsaved.pop(self.job_id, None)
 
     def _took_place(self, number: int | None) -> None:
-        """The job is stored: memory lets go of it, and an id given out before leads to it."""
-        if number is None:
-            return
+        """The job is stored, or gone: memory lets go of it, an earlier id leads to it."""
         former, self.job_id = self.job_id, number
-        if former is not None and former != number:
+        if former is not None and number is not None and former != number:
             self.runtime.moved[former] = number
-        self.runtime.unsaved.pop(former or number, None)
+        self.runtime.unsaved.pop(former or number or 0, None)
+        self.runtime.pending.discard(former or 0)
 
     def _settled_event(self, reading: Reading | None, error: ToolError | None) -> Event | None:
         """The ledger row at the end; None where the request cost nothing or goes on as a run."""
@@ -6079,21 +6106,24 @@ class PaidFlight(Flight):
                 project = ensure_project(db, self.project)
                 return add_job(db, job._replace(project_id=project))
         except ToolError:
-            return self.runtime.keep_unsaved(job)
+            return self.runtime.keep_unsaved(job, self.project)
 
     def _write_job(self, db: sqlite3.Connection) -> int | None:
         """Bring the job that was handed out up to date, or make one if nobody waits any more."""
-        number, reading = self.job_id, self.reading
+        number, reading, failure = self.job_id, self.reading, self.failure
         stored = number is not None and number < MEMORY_JOBS
-        sent = reading is not None or (self.failure is not None and self.failure.sent)
-        if number is not None and stored and not sent and self._billed is None:
-            drop_job(db, number)
+        # A refusal that its caller hears, or a request that nobody wanted, leaves no job.
+        heard = failure is None or not (failure.sent or self._handed_out)
+        if number is not None and reading is None and self._billed is None and heard:
+            if stored:
+                drop_job(db, number)
             return None
         if number is not None and stored and job_known(db, number):
             reopen_job(db, number)  # another process may have taken it for lost
             save_job(db, self.job()._replace(id=number))
             return number
-        if reading is None or not self.errand.keep or not (self.given_up.is_set() or number):
+        wanted = number if reading is None else number or self.given_up.is_set()
+        if not self.errand.keep or not wanted or (stored and reading is None):
             return None
         project = ensure_project(db, self.project)
         return add_job(db, self.job()._replace(id=0, project_id=project))
@@ -6168,7 +6198,7 @@ def paid_post(
         if errand.keep is None:
             flight.leave()
         flight.keep_as_job()
-        if flight.reading is None and flight.failure is None:
+        if not flight.settled:
             return flight
         flight.finished.wait(1.0)
     call.warn(flight.note)
@@ -8455,7 +8485,7 @@ def _found_job(call: Call, number: int, project: str) -> JobRow:
     """The job, from memory where storage did not take it."""
     number = call.runtime.moved.get(number, number)
     unsaved = call.runtime.unsaved.get(number)
-    if unsaved is not None:
+    if unsaved is not None and call.runtime.homes.get(number, project) == project:
         return unsaved
     with call.store.reading() as db:
         owner = project_id(db, project)
@@ -8546,7 +8576,12 @@ def _send_cancel(call: Call, job: JobRow) -> bool:
 def _list_jobs(call: Call, args: JobsArgs, project: str) -> JobsResult:
     """The project's jobs, newest first, the running ones looked at if asked."""
     warnings: list[str] = []
-    unsaved = [job for number, job in call.runtime.unsaved.items() if number >= MEMORY_JOBS]
+    homes = call.runtime.homes
+    unsaved = [
+        job
+        for number, job in call.runtime.unsaved.items()
+        if number >= MEMORY_JOBS and homes.get(number) == project
+    ]
     try:
         skipped = _refresh(call, project, warnings) if args.refresh else None
         with call.store.reading() as db:

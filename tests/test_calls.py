@@ -399,6 +399,123 @@ class Rough(unittest.TestCase):
             first.join()
 
 
+class LateEnds(unittest.TestCase):
+    """A request that ends when its caller has left already, or its job is only in memory."""
+
+    def away(self, owner: Desk) -> Desk:
+        """Another desk in front of the same fake, whose storage never works."""
+        settings = {"PERPLEXITY_DATA_DIR": "/dev/null/x", "PERPLEXITY_WAIT_SECONDS": "0.3"}
+        return Desk(owner.fake, owner.folder, **settings)
+
+    def test_a_job_in_memory_ends_as_its_request_does(self) -> None:
+        limited = (("retry-after", "20"),)
+        for status, left in ((429, []), (502, ["failed"]), (400, ["failed"])):
+            with self.subTest(status=status), desk() as owner:
+                away, gate = self.away(owner), threading.Event()
+                body = {"error": {"message": "no"}}
+                owner.fake.script("POST /v1/agent", Answer(status, body, limited, gate=gate))
+                asked = Background(away, "ask", query="q")
+                owner.fake.wait_for("POST /v1/agent", 1)
+                asked.call.cancel()
+                asked.join()
+                (job,) = away.runtime.unsaved.values()
+                self.assertEqual(job.status, "in_progress")
+                gate.set()
+                self.assertTrue(away.runtime.settle(WAIT_S))
+                self.assertEqual([job.status for job in away.runtime.unsaved.values()], left)
+
+    def test_the_ids_of_jobs_in_memory_are_never_reused_and_stay_in_their_project(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="0.3", PERPLEXITY_DB_BUSY_TIMEOUT="0.1") as owner:
+            numbers: list[int] = []
+            for query in ("first", "second"):
+                gate = owner.fake.hold("POST /v1/agent")
+                asked = Background(owner, "ask", query=query, project="alpha")
+                owner.fake.wait_for("POST /v1/agent", len(numbers) + 1)
+                blocker = sqlite3.connect(f"{owner.folder}/data/perplexity.db")
+                blocker.execute("BEGIN IMMEDIATE")
+                numbers.append(asked.join().structured["job_id"])
+                blocker.rollback()
+                blocker.close()
+                self.assertEqual(owner.ok("jobs", action="list", project="beta")["jobs"], [])
+                where = {"action": "result", "job_id": numbers[-1]}
+                self.assertIn("[not_found]", owner.refused("jobs", project="beta", **where))
+                gate.set()
+                self.assertTrue(owner.runtime.settle(WAIT_S))
+            for number, query in zip(numbers, ("first", "second"), strict=True):
+                found = owner.ok("jobs", action="result", job_id=number, project="alpha")
+                self.assertIn(query, found["answer"])
+
+    def test_a_cancel_that_meets_the_end_of_the_request_makes_no_job_of_it(self) -> None:
+        for status in (429, 400):
+            with self.subTest(status=status), desk() as owner:
+                gate, real = threading.Event(), pro.PaidFlight.keep_as_job
+
+                def late(flight: Any, gate: Any = gate, real: Any = real) -> Any:
+                    gate.set()
+                    flight.finished.wait(WAIT_S)
+                    return real(flight)
+
+                body, limited = {"error": {"message": "no"}}, (("retry-after", "20"),)
+                owner.fake.script("POST /v1/agent", Answer(status, body, limited, gate=gate))
+                asked = Background(owner, "ask", query="q")
+                owner.fake.wait_for("POST /v1/agent", 1)
+                with mock.patch.object(pro.PaidFlight, "keep_as_job", late):
+                    asked.call.cancel()
+                    asked.join()
+                self.assertEqual(owner.ok("jobs", action="list")["jobs"], [])
+                self.assertEqual(owner.runtime.pending, set())
+
+    def test_a_job_made_before_its_request_is_opened_gets_the_answer(self) -> None:
+        for tool, status in (("ask", "completed"), ("research", "queued")):
+            with self.subTest(tool=tool), desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+                gate, real = threading.Event(), pro.PaidFlight._open
+
+                def late(flight: Any, gate: Any = gate, real: Any = real) -> None:
+                    gate.wait(WAIT_S)
+                    real(flight)
+
+                with mock.patch.object(pro.PaidFlight, "_open", late):
+                    number = owner.ok(tool, query="q")["job_id"]
+                    gate.set()
+                    self.assertTrue(owner.runtime.settle(WAIT_S))
+                (job,) = owner.ok("jobs", action="list")["jobs"]
+                self.assertEqual((job["job_id"], job["status"]), (number, status))
+
+    def test_a_refusal_after_the_hand_off_is_read_from_the_job(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+            gate = threading.Event()
+            refusal = Answer(400, {"error": {"message": "no such model"}}, gate=gate)
+            owner.fake.script("POST /v1/agent", refusal)
+            number = owner.ok("ask", query="q")["job_id"]
+            gate.set()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            seen = owner.run("jobs", action="result", job_id=number)
+            self.assertIn("no such model", seen.text)
+            self.assertEqual(seen.structured["status"], "failed")
+
+    def test_what_is_cancelled_right_before_it_is_sent_is_not_sent(self) -> None:
+        with desk() as owner:
+            reached, go = threading.Event(), threading.Event()
+            real = pro.Runtime.depart
+
+            def slow(runtime: Any, flight: Any) -> None:
+                if not reached.is_set():
+                    reached.set()
+                    go.wait(WAIT_S)
+                real(runtime, flight)
+
+            with mock.patch.object(pro.Runtime, "depart", slow):
+                first = Background(owner, "ask", query="same")
+                self.assertTrue(reached.wait(WAIT_S))
+                first.call.cancel()
+                first.join()
+                self.assertIn("same", owner.ok("ask", query="same")["answer"])
+                go.set()
+                self.assertTrue(owner.runtime.settle(WAIT_S))
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
+            self.assertEqual(statuses(owner), ["ok"])
+
+
 class BackgroundRuns(unittest.TestCase):
     """Runs in the background."""
 
