@@ -201,6 +201,7 @@ PAGE_TOKENS = 40_000  # what the pages of a searching run may add to its input
 SEARCH_FEE = 2_500_000
 PENDING_LIFE_S = 60.0  # without a sign of life from the process that waits for a reply
 UPPER_UNKNOWN_PRESET = 3_000_000_000
+CAP_WINDOWS = ("day", "month", "call")  # of the UTC calendar; and a single call
 CAP_WARNING = 0.8
 
 # Routing by a decision about the prompt.
@@ -1318,13 +1319,13 @@ def copy_file(source: Path, target: Path) -> None:
             writer.write(block)
 
 
-def read_text(path: Path, limit_bytes: int) -> str:
-    """A UTF-8 file's text; OSError or ValueError where it is not one, or is too large."""
+def read_text(path: Path, limit_bytes: int, encoding: str = "utf-8-sig") -> str:
+    """A file's text; OSError or ValueError where it is none, or is too large."""
     with path.open("rb") as reader:
         raw = reader.read(limit_bytes + 1)
     if len(raw) > limit_bytes:
         raise ValueError(f"is larger than {limit_bytes} bytes")
-    return raw.decode("utf-8-sig")
+    return raw.decode(encoding)
 
 
 def read_bytes(path: Path, limit_bytes: int) -> bytes:
@@ -1404,11 +1405,7 @@ def read_exact(path: Path, limit_bytes: int) -> str | None:
         return None
     if not path.is_file():
         raise ValueError("is not a regular file")
-    with path.open("rb") as reader:
-        raw = reader.read(limit_bytes + 1)
-    if len(raw) > limit_bytes:
-        raise ValueError(f"is larger than {limit_bytes} bytes")
-    return raw.decode("utf-8")
+    return read_text(path, limit_bytes, "utf-8")
 
 
 def real_path(path: Path, limit: Path) -> Path:
@@ -3936,7 +3933,7 @@ def project_caps(db: sqlite3.Connection, project: str | None = None) -> list[Cap
     return [
         Cap(name, window, limit, f"the {window} cap of project {name!r}")
         for name, *limits in _run(db, sql, project=project)
-        for window, limit in zip(("day", "month", "call"), limits)  # noqa: B905 - three each
+        for window, limit in zip(CAP_WINDOWS, limits)  # noqa: B905 - three each
         if limit is not None
     ]
 
@@ -5619,6 +5616,11 @@ class Runtime:
         """Reserve the right to one flight."""
         return self._slots.acquire(timeout=timeout_s)
 
+    def unsaved_of(self, project: str) -> dict[int, JobRow]:
+        """A project's jobs of which memory knows more than storage, by id."""
+        unsaved = self.unsaved.copy()
+        return {n: job for n, job in unsaved.items() if self.homes.get(n, project) == project}
+
     def keep_unsaved(self, job: JobRow, project: str | None = None) -> int:
         """Keep a job in memory only, under an id that no other job has or had."""
         with self._lock:
@@ -6110,23 +6112,31 @@ class PaidFlight(Flight):
 
     def _write_job(self, db: sqlite3.Connection) -> int | None:
         """Bring the job that was handed out up to date, or make one if nobody waits any more."""
-        number, reading, failure = self.job_id, self.reading, self.failure
-        stored = number is not None and number < MEMORY_JOBS
-        # A refusal that its caller hears, or a request that nobody wanted, leaves no job.
-        heard = failure is None or not (failure.sent or self._handed_out)
-        if number is not None and reading is None and self._billed is None and heard:
-            if stored:
-                drop_job(db, number)
+        number = self.job_id
+        stored = number if number is not None and number < MEMORY_JOBS else None
+        if self._leaves_no_job():
+            if stored is not None:
+                drop_job(db, stored)
             return None
-        if number is not None and stored and job_known(db, number):
-            reopen_job(db, number)  # another process may have taken it for lost
-            save_job(db, self.job()._replace(id=number))
-            return number
-        wanted = number if reading is None else number or self.given_up.is_set()
-        if not self.errand.keep or not wanted or (stored and reading is None):
+        if stored is not None and job_known(db, stored):
+            reopen_job(db, stored)  # another process may have taken it for lost
+            save_job(db, self.job()._replace(id=stored))
+            return stored
+        # An answer is worth a new row even where a project was deleted; a failure is only if
+        # somebody was given an id for it that storage does not know.
+        wanted = number is not None and stored is None
+        if self.reading is not None:
+            wanted = number is not None or self.given_up.is_set()
+        if self.errand.keep is None or not wanted:
             return None
         project = ensure_project(db, self.project)
         return add_job(db, self.job()._replace(id=0, project_id=project))
+
+    def _leaves_no_job(self) -> bool:
+        """Whether it was a refusal that its caller hears, or a request that nobody wanted."""
+        if self.reading is not None or self._billed is not None:
+            return False
+        return self.failure is None or not (self.failure.sent or self._handed_out)
 
 
 def save_job(db: sqlite3.Connection, job: JobRow, event: Event | None = None) -> bool:
@@ -6403,10 +6413,15 @@ def _unanswered_job(runtime: Runtime, job: JobRow) -> Sighting:
     return Sighting(gone, note=note)
 
 
+def look(call: Call, job: JobRow, project: str) -> Sighting:
+    """Look at a job on behalf of a call, within its time."""
+    return sight(call.runtime, job, project, functools.partial(free_get, call))
+
+
 def _first_sight(call: Call, job: JobRow, project: str, *, patient: bool) -> Sighting:
     """The first look; one that fails is looked past where there is time for another."""
     try:
-        return sight(call.runtime, job, project, lambda path: free_get(call, path))
+        return look(call, job, project)
     except ToolError as error:
         if not patient:
             raise
@@ -6445,7 +6460,7 @@ def watch(
         call.pause(min(pause_s, left))
         pause_s = min(pause_s * POLL_GROWTH, POLL_LAST_S)
         try:
-            seen = sight(call.runtime, seen.job, project, lambda path: free_get(call, path))
+            seen = look(call, seen.job, project)
         except ToolError as error:
             seen = seen._replace(note=error.message)
     return seen
@@ -7563,6 +7578,11 @@ def rest_warning(project: str, job_id: int | None, shown: int, total: int, offse
     return f"{what}; nothing is lost. The rest: {call}"
 
 
+def longest_rest_warning(project: str, job_id: int | None, total: int) -> str:
+    """That sentence with the longest figures it can hold, to measure a result by."""
+    return rest_warning(project, job_id, total - 1, total, 10 * total)
+
+
 def handed_off(flight: PaidFlight, waited_s: float) -> str:
     """Says that an answer is still on its way and how to get it."""
     call = call_text("jobs", action="result", job_id=flight.job_id, project=flight.project)
@@ -7663,7 +7683,7 @@ def fitted_answer(call: Call, flight: PaidFlight, result: R) -> R:
     if result.answer_json is not None and len(json_text(plain(result.answer_json))) > limit // 3:
         note = "answer_json is left out, being too long; parse the whole answer."
         result = result._replace(answer_json=None, warnings=[*result.warnings, note])
-    placeholder = rest_warning(flight.project, job_id, total - 1, total, 10 * total)
+    placeholder = longest_rest_warning(flight.project, job_id, total)
     roomy = result._replace(job_id=job_id, warnings=[*result.warnings, placeholder])
     page = answer_page(roomy, 0, limit)
     shown, offset = len(page.answer), page.next_offset
@@ -8419,9 +8439,9 @@ def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
     if not offset and size_of(result) <= limit:
         return result
     total = len(job.result_text)
-    # The sentence about the rest counts: it is measured with the longest figures it can hold.
+    # The sentence about the rest counts, too.
     roomy = result._replace(
-        warnings=[*warnings, rest_warning(result.project, job.id, total - 1, total, 10 * total)]
+        warnings=[*warnings, longest_rest_warning(result.project, job.id, total)]
     )
     page = answer_page(roomy, offset, limit)
     more, end = page.next_offset, offset + len(page.answer)
@@ -8484,8 +8504,8 @@ def _named(error: ToolError, job: JobRow) -> ToolError:
 def _found_job(call: Call, number: int, project: str) -> JobRow:
     """The job, from memory where storage did not take it."""
     number = call.runtime.moved.get(number, number)
-    unsaved = call.runtime.unsaved.get(number)
-    if unsaved is not None and call.runtime.homes.get(number, project) == project:
+    unsaved = call.runtime.unsaved_of(project).get(number)
+    if unsaved is not None:
         return unsaved
     with call.store.reading() as db:
         owner = project_id(db, project)
@@ -8520,7 +8540,7 @@ def _job_result(action: str, seen: Sighting, project: str) -> JobsResult:
 def _cancel(call: Call, job: JobRow, project: str) -> JobsResult:
     """Look first, then cancel a running job, once however often it is asked."""
     try:
-        seen = sight(call.runtime, job, project, lambda path: free_get(call, path))
+        seen = look(call, job, project)
     except ToolError as error:
         raise _named(error, job) from None
     result = _job_result("cancel", seen, project)
@@ -8535,7 +8555,7 @@ def _cancel(call: Call, job: JobRow, project: str) -> JobsResult:
         with call.store.writing() as db:
             claimed = claim_cancel(db, job.id)
     if claimed and not _send_cancel(call, job):
-        seen = sight(call.runtime, job, project, lambda path: free_get(call, path))
+        seen = look(call, job, project)
         if seen.job.status in TERMINAL_STATUSES:
             return _job_result("cancel", seen, project)._replace(
                 message="Nothing to cancel: the run had just ended."
@@ -8576,12 +8596,7 @@ def _send_cancel(call: Call, job: JobRow) -> bool:
 def _list_jobs(call: Call, args: JobsArgs, project: str) -> JobsResult:
     """The project's jobs, newest first, the running ones looked at if asked."""
     warnings: list[str] = []
-    homes = call.runtime.homes
-    unsaved = [
-        job
-        for number, job in call.runtime.unsaved.items()
-        if number >= MEMORY_JOBS and homes.get(number) == project
-    ]
+    unsaved = [j for n, j in call.runtime.unsaved_of(project).items() if n >= MEMORY_JOBS]
     try:
         skipped = _refresh(call, project, warnings) if args.refresh else None
         with call.store.reading() as db:
@@ -8592,7 +8607,8 @@ def _list_jobs(call: Call, args: JobsArgs, project: str) -> JobsResult:
             raise
         skipped, rows, total = None, [], 0
         warnings.append(f"Only jobs kept in memory are listed: {error.message}")
-    known = [call.runtime.unsaved.get(row.id, row) for row in rows]
+    newer = call.runtime.unsaved_of(project)
+    known = [newer.get(row.id, row) for row in rows]
     rows, total = [*unsaved, *known], total + len(unsaved)
     result = JobsResult(
         action="list",
@@ -8628,7 +8644,7 @@ def _refresh(call: Call, project: str, warnings: list[str]) -> int:
 def _looked_at(call: Call, job: JobRow, project: str) -> str:
     """Look at one job of many; a sentence where that failed."""
     try:
-        sight(call.runtime, job, project, lambda path: free_get(call, path))
+        look(call, job, project)
     except ToolError as error:
         return f"Job {job.id} could not be looked at: {error.message}"
     return ""
@@ -9932,7 +9948,7 @@ def _budget(call: Call, args: ProjectsArgs, name: str) -> ProjectsResult:
         _amount("monthly_usd", args.monthly_usd, own.get("month")),
         _amount("call_usd", args.call_usd, own.get("call")),
     )
-    kept = zip(("day", "month", "call"), limits)  # noqa: B905 - three each
+    kept = zip(CAP_WINDOWS, limits)  # noqa: B905 - three each
     looser = any(w in own and (new is None or new > own[w]) for w, new in kept)
     question = f"This raises or lifts a spend cap of project {name!r}."
     if looser and not call.confirmed(f"{question} Do it?"):
@@ -12359,22 +12375,31 @@ def _sorted_out(
             places.append(word)
             continue
         flag, joined, text = word.partition("=")
-        if flag not in known:
-            hint = _meant(flag[2:], [name[2:] for name in known])
-            raise UsageError(f"{one_line(flag, 40)}: there is no such flag{hint}")
-        one = known[flag]
+        one = _known_flag(flag, known)
         closed = _takes(flag, one) if len(places) > begins else ""
         if one.form == "switch":
             if joined:
                 raise UsageError(f"{flag}: takes no value")
             values[one.name] = flag == one.flags[0]
             continue
-        if not joined:
-            if not rest or _FLAG_LIKE.fullmatch(rest[0]):
-                raise UsageError(f"{flag}: a value is missing; join one that starts with - by =")
-            text = rest.pop(0)
+        text = text if joined else _next_value(flag, rest)
         values[one.name] = [*values.get(one.name, ()), text] if one.form == "texts" else text
     return places, values
+
+
+def _known_flag(flag: str, known: Mapping[str, Parameter]) -> Parameter:
+    """The parameter of a flag; UsageError with the nearest where there is none."""
+    if flag in known:
+        return known[flag]
+    hint = _meant(flag[2:], [name[2:] for name in known])
+    raise UsageError(f"{one_line(flag, 40)}: there is no such flag{hint}")
+
+
+def _next_value(flag: str, rest: list[str]) -> str:
+    """Take the word behind a flag as its value."""
+    if not rest or _FLAG_LIKE.fullmatch(rest[0]):
+        raise UsageError(f"{flag}: a value is missing; join one that starts with - by =")
+    return rest.pop(0)
 
 
 def _takes(flag: str, one: Parameter) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import sys
 import tempfile
 import threading
@@ -63,6 +64,15 @@ class Desk:
         assert outcome.kind is not None, outcome.text
         assert not outcome.detail, outcome.detail
         return str(outcome.text)
+
+    @contextlib.contextmanager
+    def locked(self, timeout_s: float = 5.0) -> Iterator[None]:
+        """The database as another process holds it while writing."""
+        path = f"{self.folder}/data/perplexity.db"
+        with contextlib.closing(sqlite3.connect(path, timeout=timeout_s)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            yield
+            other.rollback()
 
     def events(self) -> list[dict[str, Any]]:
         """The ledger's rows, oldest first."""

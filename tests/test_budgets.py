@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -83,10 +81,7 @@ class Caps(unittest.TestCase):
         with desk(PERPLEXITY_DB_BUSY_TIMEOUT="0.1") as owner:
             owner.ok("projects", action="budget", project="p", daily_usd=0)
             owner.refused("ask", query="q", project="p")
-            with contextlib.closing(
-                sqlite3.connect(f"{owner.folder}/data/perplexity.db")
-            ) as blocker:
-                blocker.execute("BEGIN IMMEDIATE")
+            with owner.locked():
                 self.assertIn("[storage_busy]", owner.refused("ask", query="q", project="p"))
             self.assertEqual(owner.fake.calls("POST", "/v1/agent"), [])
 

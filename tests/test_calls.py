@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 import threading
 import time
 import unittest
@@ -25,6 +24,14 @@ def wait_until(condition: Any, what: str) -> None:
     while not condition():
         assert time.monotonic() < end, what
         gate.wait(0.005)
+
+
+def assert_stored_later(case: unittest.TestCase, owner: Desk, number: int, words: str) -> None:
+    """Now that storage works again it takes an answer over from memory, and its cost once."""
+    owner.runtime.catch_up()
+    case.assertEqual(owner.runtime.unsaved, {})
+    case.assertIn(words, owner.ok("jobs", action="result", job_id=number)["answer"])
+    case.assertEqual(statuses(owner), ["ok"])
 
 
 class PaidOnce(unittest.TestCase):
@@ -53,10 +60,8 @@ class PaidOnce(unittest.TestCase):
             gate = owner.fake.hold("POST /v1/agent")
             running = Background(owner, "ask", query="slow")
             owner.fake.wait_for("POST /v1/agent", 1)
-            other = sqlite3.connect(f"{owner.folder}/data/perplexity.db", timeout=0)
-            other.execute("BEGIN IMMEDIATE")
-            other.rollback()
-            other.close()
+            with owner.locked(timeout_s=0):
+                pass
             gate.set()
             running.join()
 
@@ -218,14 +223,11 @@ class StorageTrouble(unittest.TestCase):
             gate = owner.fake.hold("POST /v1/agent")
             running = Background(owner, "ask", query="second")
             owner.fake.wait_for("POST /v1/agent", 2)
-            blocker = sqlite3.connect(f"{owner.folder}/data/perplexity.db")
-            blocker.execute("BEGIN IMMEDIATE")
-            gate.set()
-            outcome = running.join()
-            self.assertIn("second", outcome.structured["answer"])
-            self.assertTrue(any("Not saved yet" in w for w in outcome.structured["warnings"]))
-            blocker.rollback()
-            blocker.close()
+            with owner.locked():
+                gate.set()
+                outcome = running.join()
+                self.assertIn("second", outcome.structured["answer"])
+                self.assertTrue(any("Not saved yet" in w for w in outcome.structured["warnings"]))
             owner.ok("usage")
             self.assertEqual(statuses(owner), ["ok", "ok"])
 
@@ -233,17 +235,11 @@ class StorageTrouble(unittest.TestCase):
         with desk(PERPLEXITY_WAIT_SECONDS="0.5", PERPLEXITY_DB_BUSY_TIMEOUT="0.1") as owner:
             gate = owner.fake.hold("POST /v1/agent")
             number = owner.ok("ask", query="late")["job_id"]
-            blocker = sqlite3.connect(f"{owner.folder}/data/perplexity.db")
-            blocker.execute("BEGIN IMMEDIATE")
-            gate.set()
-            self.assertTrue(owner.runtime.settle(WAIT_S))
-            self.assertIn("late", owner.ok("jobs", action="result", job_id=number)["answer"])
-            blocker.rollback()
-            blocker.close()
-            owner.runtime.catch_up()
-            self.assertEqual(owner.runtime.unsaved, {})
-            self.assertIn("late", owner.ok("jobs", action="result", job_id=number)["answer"])
-            self.assertEqual(statuses(owner), ["ok"])
+            with owner.locked():
+                gate.set()
+                self.assertTrue(owner.runtime.settle(WAIT_S))
+                self.assertIn("late", owner.ok("jobs", action="result", job_id=number)["answer"])
+            assert_stored_later(self, owner, number, "late")
 
     def test_without_storage_answers_still_come_with_a_note(self) -> None:
         with desk() as owner:
@@ -318,13 +314,10 @@ class Rough(unittest.TestCase):
         with desk(PERPLEXITY_DB_BUSY_TIMEOUT="0.1") as owner:
             owner.ok("search", query="q")
             owner.fake.run_script(*["in_progress"] * 1000)
-            blocker = sqlite3.connect(f"{owner.folder}/data/perplexity.db")
-            blocker.execute("BEGIN IMMEDIATE")
-            number = owner.ok("research", query="run")["job_id"]
-            listed = owner.ok("jobs", action="list")["jobs"]
-            self.assertIn(number, [job["job_id"] for job in listed])
-            blocker.rollback()
-            blocker.close()
+            with owner.locked():
+                number = owner.ok("research", query="run")["job_id"]
+                listed = owner.ok("jobs", action="list")["jobs"]
+                self.assertIn(number, [job["job_id"] for job in listed])
             self.assertEqual(
                 owner.ok("jobs", action="cancel", job_id=number)["status"], "cancelling"
             )
@@ -367,10 +360,7 @@ class Rough(unittest.TestCase):
                     self.assertIn("late", seen["answer"])
                 (listed,) = owner.ok("jobs", action="list")["jobs"]
                 self.assertEqual(listed["status"], "completed")
-            owner.runtime.catch_up()
-            self.assertEqual(owner.runtime.unsaved, {})
-            self.assertIn("late", owner.ok("jobs", action="result", job_id=number)["answer"])
-            self.assertEqual(statuses(owner), ["ok"])
+            assert_stored_later(self, owner, number, "late")
 
     def test_asking_again_after_a_cancel_does_not_pay_twice(self) -> None:
         with desk() as owner:
@@ -431,11 +421,8 @@ class LateEnds(unittest.TestCase):
                 gate = owner.fake.hold("POST /v1/agent")
                 asked = Background(owner, "ask", query=query, project="alpha")
                 owner.fake.wait_for("POST /v1/agent", len(numbers) + 1)
-                blocker = sqlite3.connect(f"{owner.folder}/data/perplexity.db")
-                blocker.execute("BEGIN IMMEDIATE")
-                numbers.append(asked.join().structured["job_id"])
-                blocker.rollback()
-                blocker.close()
+                with owner.locked():
+                    numbers.append(asked.join().structured["job_id"])
                 self.assertEqual(owner.ok("jobs", action="list", project="beta")["jobs"], [])
                 where = {"action": "result", "job_id": numbers[-1]}
                 self.assertIn("[not_found]", owner.refused("jobs", project="beta", **where))
