@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench_vectors import vector_lines
 from fake_perplexity import Answer
-from support import ROOT, desk, pro
+from support import IMPORT, ROOT, desk, pro
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,13 +107,11 @@ def start_up(times: int) -> None:
 
             return work
 
-        code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nsys.pycache_prefix = {folder!r}\n"
-        main = f"{code}import perplexity_pro_mcp as m\nsys.exit(m.main([]))"
+        code = f"import sys; sys.pycache_prefix = {folder!r}\n{IMPORT}"
+        main = f"{code}sys.exit(pro.main([]))"
         compiled = [sys.executable, "-c", main]
         without = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-        subprocess.run(
-            [sys.executable, "-c", code + "import perplexity_pro_mcp"], env=without, check=True
-        )
+        subprocess.run([sys.executable, "-c", code], env=without, check=True)
         bare = milliseconds(
             lambda: subprocess.run([sys.executable, "-c", "pass"], check=True), times
         )

@@ -22,9 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fake_perplexity import Answer, FakePerplexity, Seen
-from support import ROOT
-
-import perplexity_pro_mcp as app
+from support import ROOT, pro
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +33,9 @@ TEXT = "A sentence of a stored text, neither short nor long. " * 8
 SLOW_S = 0.3  # a usual time for a query to be embedded
 MB = 1 << 20
 CASES = (
-    app.Combination("pplx-embed-v1-0.6b", 1024, "int8"),
-    app.Combination("pplx-embed-v1-4b", 2560, "int8"),
-    app.Combination("pplx-embed-v1-0.6b", 1024, "binary"),
+    pro.Combination("pplx-embed-v1-0.6b", 1024, "int8"),
+    pro.Combination("pplx-embed-v1-4b", 2560, "int8"),
+    pro.Combination("pplx-embed-v1-0.6b", 1024, "binary"),
 )
 
 
@@ -50,27 +48,27 @@ class Figures(NamedTuple):
     best: list[int]  # the rows found, to see that all ways agree
 
 
-def vector_of(combination: app.Combination, luck: random.Random) -> bytes:
+def vector_of(combination: pro.Combination, luck: random.Random) -> bytes:
     """A random vector; every value is as likely as any other, which is the slowest to score."""
     binary = combination.encoding == "binary"
     return luck.randbytes(combination.dimensions // 8 if binary else combination.dimensions)
 
 
-def fill(settings: app.Settings, combination: app.Combination, rows: int) -> None:
+def fill(settings: pro.Settings, combination: pro.Combination, rows: int) -> None:
     """Store the rows of a case."""
     luck = random.Random(1)  # noqa: S311 - the same numbers in every run, nothing secret
     sql = """INSERT INTO embedding_chunks (project_id, source, ref, chunk_index, text, text_hash,
         vector, created_at, model, dimensions, encoding)
         VALUES (?, 'text', ?, 0, ?, ?, ?, ?, ?, ?, ?)"""
-    with app.Store(settings).writing() as db:
-        number, now = app.ensure_project(db, app.DEFAULT_PROJECT), app.now_text()
+    with pro.Store(settings).writing() as db:
+        number, now = pro.ensure_project(db, pro.DEFAULT_PROJECT), pro.now_text()
         for row in range(rows):
             text, vector = f"{row} {TEXT}", vector_of(combination, luck)
-            values = (number, f"t:{row}", text, app.text_hash(text), vector, now)
+            values = (number, f"t:{row}", text, pro.text_hash(text), vector, now)
             db.execute(sql, (*values, *combination))
 
 
-def query_of(combination: app.Combination) -> bytes:
+def query_of(combination: pro.Combination) -> bytes:
     """The vector that the fake returns for any query."""
     return vector_of(combination, random.Random(2))  # noqa: S311 - as above
 
@@ -93,13 +91,13 @@ def forget_peak() -> None:
 # ---- In the child: one way to search
 
 
-def by_tool(settings: app.Settings, combination: app.Combination) -> Callable[[], list[int]]:
+def by_tool(settings: pro.Settings, combination: pro.Combination) -> Callable[[], list[int]]:
     """perplexity_embed, arguments in and text out."""
-    runtime = app.Runtime(settings)
+    runtime = pro.Runtime(settings)
     wanted = {"action": "search", "query": "anything", "top_k": 10, **combination._asdict()}
 
     def search() -> list[int]:
-        outcome = app.run_tool(app.Call(runtime, app.TOOLS["perplexity_embed"]), wanted)
+        outcome = pro.run_tool(pro.Call(runtime, pro.TOOLS["perplexity_embed"]), wanted)
         if outcome.kind:
             raise RuntimeError(outcome.text)
         return [int(hit["key"]) for hit in outcome.structured["hits"]]
@@ -107,20 +105,20 @@ def by_tool(settings: app.Settings, combination: app.Combination) -> Callable[[]
     return search
 
 
-def _blobs(settings: app.Settings) -> list[bytes]:
+def _blobs(settings: pro.Settings) -> list[bytes]:
     db = sqlite3.connect(Path(settings.data_dir) / "perplexity.db")
     rows = db.execute("SELECT vector FROM embedding_chunks ORDER BY id").fetchall()
     db.close()
     return [row[0] for row in rows]
 
 
-def by_plain_loop(settings: app.Settings, combination: app.Combination) -> Callable[[], list[int]]:
+def by_plain_loop(settings: pro.Settings, combination: pro.Combination) -> Callable[[], list[int]]:
     """The definition, written out: the vectors are read and scored one by one."""
     query = query_of(combination)
 
     def score(vector: bytes) -> float:
         if combination.encoding == "int8":
-            return app.plain_cosine(query, vector)
+            return pro.plain_cosine(query, vector)
         differing = sum(bin(a ^ b).count("1") for a, b in zip(query, vector, strict=True))
         return 1 - differing / combination.dimensions
 
@@ -131,7 +129,7 @@ def by_plain_loop(settings: app.Settings, combination: app.Combination) -> Calla
     return search
 
 
-def by_numpy(settings: app.Settings, combination: app.Combination) -> Callable[[], list[int]]:
+def by_numpy(settings: pro.Settings, combination: pro.Combination) -> Callable[[], list[int]]:
     """numpy, reading the table for each search as a server without a cache does."""
     import numpy as np  # type: ignore[import-not-found,unused-ignore]
 
@@ -160,7 +158,7 @@ WAYS = {"tool": by_tool, "plain": by_plain_loop, "numpy": by_numpy}
 
 def child(way: str, case: str, settings_json: str, searches: str) -> None:
     """Measure one way in this process, and print the figures."""
-    search = WAYS[way](app.Settings(**json.loads(settings_json)), CASES[int(case)])
+    search = WAYS[way](pro.Settings(**json.loads(settings_json)), CASES[int(case)])
     forget_peak()
     before, times, best = memory_mb("VmRSS"), [], []
     for _ in range(int(searches)):
@@ -173,7 +171,7 @@ def child(way: str, case: str, settings_json: str, searches: str) -> None:
 # ---- In the parent
 
 
-def measured(way: str, case: int, settings: app.Settings, searches: int = SEARCHES) -> Figures:
+def measured(way: str, case: int, settings: pro.Settings, searches: int = SEARCHES) -> Figures:
     """The figures of one way, from a child process."""
     fields = ("key", "base_url", "data_dir", "vector_cache_mb")
     given = {name: getattr(settings, name) for name in fields}
@@ -207,7 +205,7 @@ def case_lines(case: int, rows: int) -> list[str]:
     data = [{"index": 0, "embedding": vector}]
     answer = Answer(200, {"data": data, "usage": {"prompt_tokens": 3}})
     with tempfile.TemporaryDirectory() as folder, FakePerplexity() as fake:
-        settings = app.Settings(key=fake.key, base_url=fake.url, data_dir=folder)
+        settings = pro.Settings(key=fake.key, base_url=fake.url, data_dir=folder)
         fill(settings, combination, rows)
         fake.always(route, answer)
         ours = measured("tool", case, settings)

@@ -1,6 +1,6 @@
 """How often dynamic routing picks the tier that a careful person would: spends a little money.
 
-    PERPLEXITY_API_KEY=... python3 -m tests.live_routing
+    PERPLEXITY_API_KEY=... python3 tests/live_routing.py
 
 asks one decision for each prompt of data/routing_prompts.jsonl (about 0.001 USD in all), prints
 every prompt where the two disagree, and a table of how they agree.
@@ -14,10 +14,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-import perplexity_pro_mcp as pro  # noqa: E402
+from support import pro
 
 PROMPTS = Path(__file__).with_name("data") / "routing_prompts.jsonl"
 

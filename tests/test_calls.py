@@ -435,7 +435,7 @@ class LateEnds(unittest.TestCase):
     def test_a_cancel_that_meets_the_end_of_the_request_makes_no_job_of_it(self) -> None:
         for status in (429, 400):
             with self.subTest(status=status), desk() as owner:
-                gate, real = threading.Event(), pro.PaidFlight.keep_as_job
+                gate, real = threading.Event(), pro.PaidRequest.keep_as_job
 
                 def late(flight: Any, gate: Any = gate, real: Any = real) -> Any:
                     gate.set()
@@ -446,7 +446,7 @@ class LateEnds(unittest.TestCase):
                 owner.fake.script("POST /v1/agent", Answer(status, body, limited, gate=gate))
                 asked = Background(owner, "ask", query="q")
                 owner.fake.wait_for("POST /v1/agent", 1)
-                with mock.patch.object(pro.PaidFlight, "keep_as_job", late):
+                with mock.patch.object(pro.PaidRequest, "keep_as_job", late):
                     asked.call.cancel()
                     asked.join()
                 self.assertEqual(owner.ok("jobs", action="list")["jobs"], [])
@@ -455,13 +455,13 @@ class LateEnds(unittest.TestCase):
     def test_a_job_made_before_its_request_is_opened_gets_the_answer(self) -> None:
         for tool, status in (("ask", "completed"), ("research", "queued")):
             with self.subTest(tool=tool), desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
-                gate, real = threading.Event(), pro.PaidFlight._open
+                gate, real = threading.Event(), pro.PaidRequest._open
 
                 def late(flight: Any, gate: Any = gate, real: Any = real) -> None:
                     gate.wait(WAIT_S)
                     real(flight)
 
-                with mock.patch.object(pro.PaidFlight, "_open", late):
+                with mock.patch.object(pro.PaidRequest, "_open", late):
                     number = owner.ok(tool, query="q")["job_id"]
                     gate.set()
                     self.assertTrue(owner.runtime.settle(WAIT_S))
@@ -483,7 +483,7 @@ class LateEnds(unittest.TestCase):
     def test_what_is_cancelled_right_before_it_is_sent_is_not_sent(self) -> None:
         with desk() as owner:
             reached, go = threading.Event(), threading.Event()
-            real = pro.Runtime.depart
+            real = pro.Runtime.mark_sent
 
             def slow(runtime: Any, flight: Any) -> None:
                 if not reached.is_set():
@@ -491,7 +491,7 @@ class LateEnds(unittest.TestCase):
                     go.wait(WAIT_S)
                 real(runtime, flight)
 
-            with mock.patch.object(pro.Runtime, "depart", slow):
+            with mock.patch.object(pro.Runtime, "mark_sent", slow):
                 first = Background(owner, "ask", query="same")
                 self.assertTrue(reached.wait(WAIT_S))
                 first.call.cancel()

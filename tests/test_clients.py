@@ -11,7 +11,6 @@ import random
 import re
 import stat
 import struct
-import sys
 import tempfile
 import types
 import unittest
@@ -20,13 +19,10 @@ import zlib
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from support import ROOT, pro
 
-import perplexity_pro_mcp as p  # noqa: E402 - the path is set above
-
-LAUNCH = p.Launch("/opt/py/bin/python3", ("/home/u/perplexity_pro_mcp.py",))
-OTHER = p.Launch("uvx", ("perplexity-pro-mcp",))
+LAUNCH = pro.Launch("/opt/py/bin/python3", ("/home/u/perplexity_pro_mcp.py",))
+OTHER = pro.Launch("uvx", ("perplexity-pro-mcp",))
 OLD = (
     '{"command": "uvx", "args": ["mcp-perplexity-pro"], "env": {"PERPLEXITY_API_KEY": "pplx-real"}}'
 )
@@ -34,22 +30,22 @@ WITH_TOMLLIB = importlib.util.find_spec("tomllib") is not None
 POSIX = os.name != "nt"
 
 
-def client(word: str) -> p.Client:
-    return p.CLIENTS[word]
+def client(word: str) -> pro.Client:
+    return pro.CLIENTS[word]
 
 
-def merged(word: str, text: str | None, launch: p.Launch = LAUNCH) -> str:
-    return p.merged(client(word), text, launch)
+def merged(word: str, text: str | None, launch: pro.Launch = LAUNCH) -> str:
+    return pro.merged(client(word), text, launch)
 
 
 class Case(unittest.TestCase):
     def refused(self, word: str, text: str, *words: str) -> str:
         """The refusal of a file, which names the client, says why and shows the snippet."""
-        with self.assertRaises(p.ToolError) as caught:
+        with self.assertRaises(pro.ToolError) as caught:
             merged(word, text)
         message = caught.exception.message
         self.assertEqual(caught.exception.kind, "invalid_request")
-        for part in (client(word).title, *words, p.client_snippet(client(word), LAUNCH)):
+        for part in (client(word).title, *words, pro.client_snippet(client(word), LAUNCH)):
             self.assertIn(part, message)
         return message
 
@@ -85,16 +81,16 @@ zed; Zed; /h/.config/zed/settings.json
 """
 
     def test_clients_and_their_files_are_those_of_the_install_page(self) -> None:
-        place = p.Place(Path("/h"), None, "linux", Path("/w"))
+        place = pro.Place(Path("/h"), None, "linux", Path("/w"))
         lines = [
-            "; ".join((word, row.title, *(spot.path.as_posix() for spot in p._spots(row, place))))
-            for word, row in p.CLIENTS.items()
+            "; ".join((word, row.title, *(spot.path.as_posix() for spot in pro._spots(row, place))))
+            for word, row in pro.CLIENTS.items()
         ]
         self.assertEqual(lines, self.LINUX.split("\n")[1:-1])
-        self.assertEqual([row.word for row in p.CLIENTS.values()], list(p.CLIENTS))
+        self.assertEqual([row.word for row in pro.CLIENTS.values()], list(pro.CLIENTS))
 
     def test_each_client_has_a_file_a_command_or_a_place_to_paste(self) -> None:
-        for row in p.CLIENTS.values():
+        for row in pro.CLIENTS.values():
             self.assertTrue(row.files or row.adding or row.menu, row.word)
             self.assertIn(row.format, {"json", "toml", "yaml", "command"})
 
@@ -114,25 +110,25 @@ zed; Zed; /h/.config/zed/settings.json
             ("roo", "win32"): "/w/.roo/mcp.json",
         }
         for (word, platform), path in wanted.items():
-            place = p.Place(home, data, platform, cwd)
-            self.assertEqual(p.client_file(client(word), place), Path(path), word)
-        place = p.Place(home, None, "win32", cwd)
+            place = pro.Place(home, data, platform, cwd)
+            self.assertEqual(pro.client_file(client(word), place), Path(path), word)
+        place = pro.Place(home, None, "win32", cwd)
         roaming = Path("/h/AppData/Roaming/Zed/settings.json")
-        self.assertEqual(p.client_file(client("zed"), place), roaming)
-        self.assertIsNone(p.client_file(client("warp"), place))
+        self.assertEqual(pro.client_file(client("zed"), place), roaming)
+        self.assertIsNone(pro.client_file(client("warp"), place))
 
 
 class Snippets(Case):
     def test_a_json_snippet_parses_and_names_the_launch_and_a_placeholder(self) -> None:
-        for row in p.CLIENTS.values():
+        for row in pro.CLIENTS.values():
             if row.format != "json":
                 continue
-            entry = json.loads(p.client_snippet(row, LAUNCH))[row.container]["perplexity"]
+            entry = json.loads(pro.client_snippet(row, LAUNCH))[row.container]["perplexity"]
             command = entry["command"]
             started = command if row.listed else [command, *entry["args"]]
             self.assertEqual(started, ["/opt/py/bin/python3", "/home/u/perplexity_pro_mcp.py"])
             key = entry[row.env]["PERPLEXITY_API_KEY"]
-            self.assertIsNone(p.given({"K": key}, "K"), f"{row.word}: {key} is no placeholder")
+            self.assertIsNone(pro.given({"K": key}, "K"), f"{row.word}: {key} is no placeholder")
 
     def test_the_forms_of_the_install_page_come_out_as_written_there(self) -> None:
         entries = {
@@ -154,13 +150,13 @@ class Snippets(Case):
             '{"PERPLEXITY_API_KEY":"${input:perplexity_api_key}"}}',
         }
         for word, entry in entries.items():
-            document = json.loads(p.client_snippet(client(word), OTHER))
+            document = json.loads(pro.client_snippet(client(word), OTHER))
             found = document[client(word).container]["perplexity"]
             self.assertEqual(json.dumps(found, separators=(",", ":")), entry)
-        inputs = json.loads(p.client_snippet(client("vscode"), OTHER))["inputs"]
+        inputs = json.loads(pro.client_snippet(client("vscode"), OTHER))["inputs"]
         self.assertEqual([(i["type"], i["password"]) for i in inputs], [("promptString", True)])
-        self.assertIn("amp.mcpServers", json.loads(p.client_snippet(client("amp"), OTHER)))
-        self.assertIn("context_servers", json.loads(p.client_snippet(client("zed"), OTHER)))
+        self.assertIn("amp.mcpServers", json.loads(pro.client_snippet(client("amp"), OTHER)))
+        self.assertIn("context_servers", json.loads(pro.client_snippet(client("zed"), OTHER)))
 
     def test_the_toml_snippet_is_a_table_that_hands_on_key_and_proxies(self) -> None:
         text = (
@@ -172,18 +168,18 @@ class Snippets(Case):
             "tool_timeout_sec = 600\n"
             "supports_parallel_tool_calls = true"
         )
-        self.assertEqual(p.client_snippet(client("codex"), OTHER), text)
-        self.assertEqual(p.client_snippet(client("grok"), OTHER), text)
-        entry = p._read_toml(text)["mcp_servers"]["perplexity"]
+        self.assertEqual(pro.client_snippet(client("codex"), OTHER), text)
+        self.assertEqual(pro.client_snippet(client("grok"), OTHER), text)
+        entry = pro._read_toml(text)["mcp_servers"]["perplexity"]
         self.assertEqual((entry["command"], entry["args"]), ("uvx", ["perplexity-pro-mcp"]))
 
     def test_a_windows_path_survives_in_every_format(self) -> None:
-        launch = p.Launch(r"C:\Program Files\py\python.exe", (r"C:\Users\Zoë\'a'.py",))
-        for row in p.CLIENTS.values():
+        launch = pro.Launch(r"C:\Program Files\py\python.exe", (r"C:\Users\Zoë\'a'.py",))
+        for row in pro.CLIENTS.values():
             if row.format != "command":
-                servers = p._read_servers(row, p.client_snippet(row, launch))[0]
-                self.assertEqual(p._launch_of(row, servers["perplexity"]), launch, row.word)
-                self.assertIn("Zoë", p.client_snippet(row, launch))
+                servers = pro._read_servers(row, pro.client_snippet(row, launch))[0]
+                self.assertEqual(pro._launch_of(row, servers["perplexity"]), launch, row.word)
+                self.assertIn("Zoë", pro.client_snippet(row, launch))
         self.assertIn("Zoë", merged("cursor", '{"mcpServers": {"a": {}}}', launch))
 
     def test_the_yaml_snippet_is_this_text(self) -> None:
@@ -199,7 +195,7 @@ class Snippets(Case):
             '    description: "Web search"\n'
             "    timeout: 600"
         )
-        self.assertEqual(p.client_snippet(client("goose"), OTHER), text)
+        self.assertEqual(pro.client_snippet(client("goose"), OTHER), text)
 
     def test_commands_are_those_of_the_install_page(self) -> None:
         commands = {
@@ -218,11 +214,11 @@ class Snippets(Case):
             "cursor": "",
         }
         for word, command in commands.items():
-            self.assertEqual(p.shell_command(client(word), OTHER), command)
-        self.assertEqual(p.client_snippet(client("factory"), OTHER), commands["factory"])
+            self.assertEqual(pro.shell_command(client(word), OTHER), command)
+        self.assertEqual(pro.client_snippet(client("factory"), OTHER), commands["factory"])
 
     def test_a_path_with_spaces_is_quoted_in_commands(self) -> None:
-        command = p.shell_command(client("amp"), p.Launch("/a b/py", ("/c d.py",)))
+        command = pro.shell_command(client("amp"), pro.Launch("/a b/py", ("/c d.py",)))
         self.assertEqual(command, "amp mcp add perplexity -- '/a b/py' '/c d.py'")
 
 
@@ -230,7 +226,7 @@ class JsonFiles(Case):
     def test_a_missing_or_blank_file_becomes_the_snippet(self) -> None:
         for text in (None, "", " \n"):
             self.assertEqual(
-                merged("cursor", text), p.client_snippet(client("cursor"), LAUNCH) + "\n"
+                merged("cursor", text), pro.client_snippet(client("cursor"), LAUNCH) + "\n"
             )
         self.assertEqual(json.loads(merged("cursor", "{}")), json.loads(merged("cursor", None)))
 
@@ -260,7 +256,7 @@ class JsonFiles(Case):
         start = new.index('\n\t\t"perplexity"')
         end = new.index('\n\t},\n\t"vim"')
         self.assertEqual(new[:start] + new[end:], text)
-        self.assertEqual(p._parsed(new).value["context_servers"]["git"], {"command": "g"})
+        self.assertEqual(pro._parsed(new).value["context_servers"]["git"], {"command": "g"})
 
     def test_a_comma_goes_before_the_comment_of_the_last_entry(self) -> None:
         new = merged("cursor", '{\n  "mcpServers": {\n    "a": {} // last\n  }\n}')
@@ -286,7 +282,7 @@ class JsonFiles(Case):
                 "\n  }\n}",
             ),
         ):
-            new = p.merged(client("kiro"), text, p.Launch("x", ()))
+            new = pro.merged(client("kiro"), text, pro.Launch("x", ()))
             self.assertEqual(new, head + body + tail)
 
     def test_the_entry_stands_where_its_neighbours_stand(self) -> None:
@@ -308,7 +304,7 @@ class JsonFiles(Case):
 
     def test_arguments_of_a_wrong_type_become_a_list(self) -> None:
         text = '{"mcpServers": {"perplexity": {"command": "x", "args": "y"}}}'
-        new = p.merged(client("cursor"), text, p.Launch("x", ("y",)))
+        new = pro.merged(client("cursor"), text, pro.Launch("x", ("y",)))
         self.assertEqual(new, text.replace('"y"', '["y"]'))
 
     def test_a_client_without_a_file_has_nothing_to_merge(self) -> None:
@@ -323,10 +319,10 @@ class JsonFiles(Case):
         self.assertEqual(merged("cursor", new), new)
 
     def test_a_second_run_changes_no_byte_for_any_client(self) -> None:
-        for row in p.CLIENTS.values():
+        for row in pro.CLIENTS.values():
             if row.format != "command":
-                once = p.merged(row, None, LAUNCH)
-                self.assertEqual(p.merged(row, once, LAUNCH), once, row.word)
+                once = pro.merged(row, None, LAUNCH)
+                self.assertEqual(pro.merged(row, once, LAUNCH), once, row.word)
 
     def test_of_an_entry_that_is_there_only_the_start_changes(self) -> None:
         text = f'{{\n  "mcpServers": {{\n    "perplexity": {OLD[:-1]}, "x": 1 /* c */ }}\n  }}\n}}'
@@ -428,20 +424,20 @@ class JsonFiles(Case):
         self.assertIn("perplexity", both["servers"])
 
     def test_a_path_that_is_not_text_is_refused(self) -> None:
-        with self.assertRaises(p.ToolError) as caught:
-            merged("cursor", None, p.Launch("/x\udcff/python", ()))
+        with self.assertRaises(pro.ToolError) as caught:
+            merged("cursor", None, pro.Launch("/x\udcff/python", ()))
         self.assertIn("path", caught.exception.message)
 
     def test_any_readable_file_keeps_all_values_and_all_other_text(self) -> None:
         for seed in range(400):
             text = RandomJson(seed).document()
-            before = p._parsed(text).value
+            before = pro._parsed(text).value
             try:
                 new = merged("cursor", text)
-            except p.ToolError:
+            except pro.ToolError:
                 self.assertNotIsInstance(before.get("mcpServers", {}), dict, text)
                 continue
-            after = p._parsed(new).value
+            after = pro._parsed(new).value
             self.assertIn("perplexity", after["mcpServers"])
             after["mcpServers"].pop("perplexity")
             self.assertEqual(after, {**before, "mcpServers": before.get("mcpServers", {})}, text)
@@ -494,7 +490,7 @@ class TomlFiles(Case):
     def test_the_table_goes_to_the_end(self) -> None:
         text = f'model = "o3" # best\n\n{self.OTHER_TABLE}'
         new = merged("codex", text)
-        self.assertEqual(new, f"{text}\n{p.client_snippet(client('codex'), LAUNCH)}\n")
+        self.assertEqual(new, f"{text}\n{pro.client_snippet(client('codex'), LAUNCH)}\n")
         self.assertEqual(merged("codex", new), new)
 
     def test_a_last_line_without_an_end_gets_one(self) -> None:
@@ -557,11 +553,11 @@ class TomlFiles(Case):
     def test_the_plain_reader_knows_its_limits(self) -> None:
         ours = "[mcp_servers.'perplexity']\ncommand = 'x'\nargs = ['a', \"b\\n\"]\n"
         text = self.OTHER_TABLE + ours
-        servers = p._read_plain_toml(text)["mcp_servers"]
+        servers = pro._read_plain_toml(text)["mcp_servers"]
         self.assertEqual(servers["perplexity"], {"command": "x", "args": ["a", "b\n"]})
         self.assertEqual(servers["git"], {"command": "git-mcp", "args": []})
-        remote = p._read_plain_toml('[mcp_servers.far]\nurl = "http://x"\n')["mcp_servers"]["far"]
-        self.assertIsNone(p._launch_of(client("codex"), remote))
+        remote = pro._read_plain_toml('[mcp_servers.far]\nurl = "http://x"\n')["mcp_servers"]["far"]
+        self.assertIsNone(pro._launch_of(client("codex"), remote))
         for odd in (
             'x = """\n"""\n',
             "x = '''a'''\n",
@@ -571,7 +567,7 @@ class TomlFiles(Case):
             "hello there\n",
         ):
             with self.assertRaises(ValueError):
-                p._read_plain_toml(odd)
+                pro._read_plain_toml(odd)
 
 
 class YamlFiles(Case):
@@ -583,13 +579,13 @@ class YamlFiles(Case):
 
     def test_the_block_becomes_the_first_extension(self) -> None:
         new = merged("goose", self.TEXT)
-        block = p._yaml_block(client("goose"), LAUNCH, "  ")
+        block = pro._yaml_block(client("goose"), LAUNCH, "  ")
         self.assertEqual(new, self.TEXT.replace("extensions:\n", f"extensions:\n{block}\n"))
         self.assertEqual(merged("goose", new), new)
 
     def test_a_file_without_extensions_gets_them_at_its_end(self) -> None:
         new = merged("goose", "GOOSE_MODEL: x")
-        self.assertEqual(new, f"GOOSE_MODEL: x\n{p.client_snippet(client('goose'), LAUNCH)}\n")
+        self.assertEqual(new, f"GOOSE_MODEL: x\n{pro.client_snippet(client('goose'), LAUNCH)}\n")
         new = merged("goose", "GOOSE_MODEL: x\r\n")
         self.assertEqual(new.count("\n"), new.count("\r\n"))
 
@@ -626,7 +622,7 @@ class YamlFiles(Case):
 
 class Differences(Case):
     def difference(self, word: str, text: str) -> str:
-        return p.difference(text, merged(word, text), "file")
+        return pro.difference(text, merged(word, text), "file")
 
     def test_values_of_others_are_never_shown(self) -> None:
         words = ("hunter2", "s3cr3t", "Bearer", "4711", "tok-in-comment", "plainword", "/private")
@@ -677,19 +673,19 @@ class Differences(Case):
 
     def test_key_shapes_are_hidden_wherever_they_stand(self) -> None:
         key = "sk-" + "a1B2" * 8
-        shown = p.difference("", f"command = 'x --k {key}'\nu = 'ftp://me:pw@h/'\n", "f")
+        shown = pro.difference("", f"command = 'x --k {key}'\nu = 'ftp://me:pw@h/'\n", "f")
         self.assertNotIn(key, shown)
         self.assertNotIn("me:pw", shown)
         self.assertIn("ftp://\u2026@h/", shown)
 
     def test_what_would_steer_a_terminal_is_left_out(self) -> None:
-        shown = p.difference("a\x1b[2J: 1\n", "b: 1\n", "file")
+        shown = pro.difference("a\x1b[2J: 1\n", "b: 1\n", "file")
         self.assertIn("-a[2J: 1", shown)
         self.assertNotIn("\x1b", shown)
 
     def test_no_change_has_no_difference(self) -> None:
         text = merged("cursor", None)
-        self.assertEqual(p.difference(text, text, "f"), "")
+        self.assertEqual(pro.difference(text, text, "f"), "")
 
 
 class Writing(Case):
@@ -700,7 +696,7 @@ class Writing(Case):
         self.home = self.base / "home"
         self.cwd = self.home / "project"
         self.cwd.mkdir(parents=True)
-        self.place = p.Place(self.home, None, "linux", self.cwd)
+        self.place = pro.Place(self.home, None, "linux", self.cwd)
 
     def put(self, name: str, text: str) -> Path:
         path = self.home / name
@@ -708,13 +704,13 @@ class Writing(Case):
         path.write_bytes(text.encode())
         return path
 
-    def write(self, word: str, launch: p.Launch = LAUNCH) -> p.WriteReport:
-        return p.write_client(client(word), self.place, launch)
+    def write(self, word: str, launch: pro.Launch = LAUNCH) -> pro.WriteReport:
+        return pro.write_client(client(word), self.place, launch)
 
     def refuses(self, word: str, *parts: str) -> None:
-        with self.assertRaises(p.ToolError) as caught:
+        with self.assertRaises(pro.ToolError) as caught:
             self.write(word)
-        for part in (*parts, p.client_snippet(client(word), LAUNCH)):
+        for part in (*parts, pro.client_snippet(client(word), LAUNCH)):
             self.assertIn(part, caught.exception.message)
 
     def test_a_file_is_made_where_the_client_is_found(self) -> None:
@@ -772,7 +768,7 @@ class Writing(Case):
 
     def test_planning_writes_nothing(self) -> None:
         path = self.put(".cursor/mcp.json", "{}")
-        plan = p.plan_write(client("cursor"), self.place, LAUNCH)
+        plan = pro.plan_write(client("cursor"), self.place, LAUNCH)
         self.assertTrue(plan.changed)
         self.assertIn("+", plan.diff)
         self.assertEqual(path.read_text(), "{}")
@@ -793,7 +789,7 @@ class Writing(Case):
         self.refuses("cursor", "regular file")
 
     def test_a_file_beyond_the_limit_is_refused(self) -> None:
-        self.put(".cursor/mcp.json", "{}" + " " * p.MAX_CLIENT_FILE_BYTES)
+        self.put(".cursor/mcp.json", "{}" + " " * pro.MAX_CLIENT_FILE_BYTES)
         self.refuses("cursor", "larger than")
 
     @unittest.skipUnless(POSIX, "links need a right on Windows")
@@ -832,7 +828,7 @@ class Writing(Case):
     def test_a_link_to_itself_is_refused(self) -> None:
         (self.home / ".cursor").mkdir()
         (self.home / ".cursor/mcp.json").symlink_to(self.home / ".cursor/mcp.json")
-        with self.assertRaises(p.ToolError):
+        with self.assertRaises(pro.ToolError):
             self.write("cursor")
         self.assertTrue((self.home / ".cursor/mcp.json").is_symlink())
 
@@ -878,13 +874,13 @@ class Writing(Case):
 
     def test_found_clients_tell_what_their_files_start(self) -> None:
         self.put(".cursor/mcp.json", f'\ufeff{{"mcpServers": {{"p": {OLD}}}}}')
-        self.put(".codex/config.toml", p.merged(client("codex"), None, LAUNCH))
+        self.put(".codex/config.toml", pro.merged(client("codex"), None, LAUNCH))
         self.put(".claude.json", '{"mcpServers": {"perplexity": {"url": "http://x"}}}')
         self.put(".lmstudio/mcp.json", "{")
         self.put("project/.vscode/mcp.json", '{"servers": {}}')
-        self.put("project/.roo/mcp.json", p.merged(client("roo"), None, OTHER))
-        self.put(".config/goose/config.yaml", p.merged(client("goose"), None, LAUNCH))
-        found = {f.client.word: f for f in p.found_clients(self.place)}
+        self.put("project/.roo/mcp.json", pro.merged(client("roo"), None, OTHER))
+        self.put(".config/goose/config.yaml", pro.merged(client("goose"), None, LAUNCH))
+        found = {f.client.word: f for f in pro.found_clients(self.place)}
         self.assertEqual(
             sorted(found), ["claude-code", "codex", "cursor", "goose", "lmstudio", "roo"]
         )
@@ -897,7 +893,7 @@ class Writing(Case):
 
     def test_in_the_home_folder_itself_the_users_files_are_found_too(self) -> None:
         self.put(".cursor/mcp.json", "{}")
-        found = p.found_clients(self.place._replace(cwd=self.home))
+        found = pro.found_clients(self.place._replace(cwd=self.home))
         self.assertEqual([(f.client.word, f.entered) for f in found], [("cursor", False)])
 
 
@@ -915,7 +911,7 @@ class Links(Case):
     )
 
     def test_links_are_the_published_vectors(self) -> None:
-        links = p.links("PKG")
+        links = pro.links("PKG")
         config = (
             "%7B%22command%22%3A%22uvx%22%2C%22args%22%3A%5B%22PKG%22%5D%2C%22env%22%3A%7B%22"
             "PERPLEXITY_API_KEY%22%3A%22YOUR_KEY%22%7D%7D"
@@ -932,28 +928,28 @@ class Links(Case):
 
     def test_links_lead_back_to_the_public_command_and_a_placeholder(self) -> None:
         wanted = {"command": "uvx", "args": ["perplexity-pro-mcp"]}
-        for title, link in p.links().items():
+        for title, link in pro.links().items():
             parts = urlsplit(link)
             self.assertEqual(parts.scheme, "https")
             fields = parse_qs(parts.query, strict_parsing=True)
             if title == "Goose":
                 self.assertEqual(fields["cmd"] + fields["arg"], ["uvx", "perplexity-pro-mcp"])
-                self.assertEqual(fields["id"] + fields["name"], ["perplexity", p.TITLE])
-                self.assertEqual(fields["description"], [p.server_json()["description"]])
+                self.assertEqual(fields["id"] + fields["name"], ["perplexity", pro.TITLE])
+                self.assertEqual(fields["description"], [pro.server_json()["description"]])
                 self.assertEqual(fields["env"], ["PERPLEXITY_API_KEY=Perplexity API key"])
                 continue
             text = fields["config"][0]
             entry = json.loads(text if text[0] == "{" else base64.b64decode(text, validate=True))
             self.assertEqual({name: entry[name] for name in wanted}, wanted)
-            self.assertIsNone(p.given(entry["env"], "PERPLEXITY_API_KEY"), title)
+            self.assertIsNone(pro.given(entry["env"], "PERPLEXITY_API_KEY"), title)
 
     def test_no_link_holds_a_real_key(self) -> None:
-        self.assertNotRegex(" ".join(p.links().values()), r"pplx-\w")
+        self.assertNotRegex(" ".join(pro.links().values()), r"pplx-\w")
 
 
 class RegistryEntry(Case):
     def test_each_field_keeps_the_rules_of_the_registry(self) -> None:
-        entry = p.server_json()
+        entry = pro.server_json()
         address = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
         self.assertEqual(entry["$schema"], address)
         self.assertRegex(entry["name"], r"\A[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+\Z")
@@ -968,10 +964,10 @@ class RegistryEntry(Case):
         self.assertLessEqual(set(entry), allowed | {"websiteUrl", "packages"})
 
     def test_the_package_is_this_version_on_the_public_index(self) -> None:
-        (package,) = p.server_json()["packages"]
+        (package,) = pro.server_json()["packages"]
         self.assertEqual(
             (package["registryType"], package["identifier"], package["version"]),
-            ("pypi", "perplexity-pro-mcp", p.__version__),
+            ("pypi", "perplexity-pro-mcp", pro.__version__),
         )
         self.assertEqual((package["runtimeHint"], package["transport"]), ("uvx", {"type": "stdio"}))
         for variable in package["environmentVariables"]:
@@ -979,7 +975,7 @@ class RegistryEntry(Case):
             self.assertIsInstance(variable.get("default", ""), str)
             self.assertTrue(variable["description"])
         by_name = {variable["name"]: variable for variable in package["environmentVariables"]}
-        self.assertEqual(set(by_name), set(p._OFFERED))
+        self.assertEqual(set(by_name), set(pro._OFFERED))
         required = [name for name, v in by_name.items() if v["isRequired"] and v["isSecret"]]
         self.assertEqual(required, ["PERPLEXITY_API_KEY"])
         key = by_name["PERPLEXITY_API_KEY"]
@@ -999,18 +995,18 @@ class RegistryEntry(Case):
         )
 
     def test_defaults_are_those_of_the_settings(self) -> None:
-        offered = {name: o["default"] for name, o in p._OFFERED.items() if "default" in o}
+        offered = {name: o["default"] for name, o in pro._OFFERED.items() if "default" in o}
         environment = {name: str(value) for name, value in offered.items()}
         self.assertEqual(
-            p.read_settings({**environment, "HOME": "/h", "USERPROFILE": "/h"}),
-            p.read_settings({"HOME": "/h", "USERPROFILE": "/h"}),
+            pro.read_settings({**environment, "HOME": "/h", "USERPROFILE": "/h"}),
+            pro.read_settings({"HOME": "/h", "USERPROFILE": "/h"}),
         )
         self.assertTrue(offered)
 
     @unittest.skipUnless((ROOT / "README.md").exists(), "the README carries the marker")
     def test_the_marker_in_the_readme_is_the_name(self) -> None:
         markers = re.findall(r"mcp-name: (\S+)", (ROOT / "README.md").read_text("utf-8"))
-        self.assertEqual(markers, [p.server_json()["name"]])
+        self.assertEqual(markers, [pro.server_json()["name"]])
 
 
 class Bundle(Case):
@@ -1040,25 +1036,25 @@ class Bundle(Case):
     )
 
     def test_the_manifest_has_what_is_required(self) -> None:
-        manifest = p.bundle_manifest()
+        manifest = pro.bundle_manifest()
         for name in ("name", "version", "description", "license"):
             self.assertIsInstance(manifest[name], str)
         self.assertEqual(manifest["manifest_version"], "0.3")
-        self.assertEqual(manifest["version"], p.__version__)
+        self.assertEqual(manifest["version"], pro.__version__)
         self.assertTrue(manifest["author"]["name"])
         self.assertTrue(manifest["privacy_policies"][0].startswith("https://"))
         server = manifest["server"]
         self.assertEqual(server["type"], "python")
         self.assertEqual(server["mcp_config"]["args"], ["${__dirname}/" + server["entry_point"]])
         self.assertIn(server["entry_point"], self.FILES)
-        home = p.HOMEPAGE
+        home = pro.HOMEPAGE
         self.assertEqual(manifest["repository"], {"type": "git", "url": home})
         self.assertEqual((manifest["homepage"], manifest["support"]), (home, f"{home}/issues"))
-        self.assertEqual(manifest["display_name"], p.TITLE)
+        self.assertEqual(manifest["display_name"], pro.TITLE)
         self.assertEqual(manifest["author"]["url"], "https://github.com/perplexity-pro-mcp")
 
     def test_every_value_asked_for_is_declared_and_used(self) -> None:
-        manifest = p.bundle_manifest()
+        manifest = pro.bundle_manifest()
         used = re.findall(r"\$\{user_config\.(\w+)\}", json.dumps(manifest["server"]))
         self.assertEqual(sorted(used), sorted(manifest["user_config"]))
         for field in manifest["user_config"].values():
@@ -1083,37 +1079,37 @@ class Bundle(Case):
         self.assertEqual(manifest["user_config"]["model"]["default"], "perplexity/sonar")
 
     def test_variables_of_the_bundle_are_known_to_the_settings(self) -> None:
-        known = {variable.name for variable in p.VARIABLES}
-        env = p.bundle_manifest()["server"]["mcp_config"]["env"]
+        known = {variable.name for variable in pro.VARIABLES}
+        env = pro.bundle_manifest()["server"]["mcp_config"]["env"]
         self.assertLessEqual(set(env), known)
         # A value the user left out may arrive as the notation itself.
-        settings = p.read_settings({**env, "HOME": "/h", "USERPROFILE": "/h"})
+        settings = pro.read_settings({**env, "HOME": "/h", "USERPROFILE": "/h"})
         self.assertEqual((settings.files_dir, settings.problems), (None, ()))
 
     def test_tools_are_the_declared_ones(self) -> None:
-        tools = p.bundle_manifest()["tools"]
+        tools = pro.bundle_manifest()["tools"]
         self.assertEqual(
-            tools, [{"name": t.name, "description": t.summary} for t in p.TOOLS.values()]
+            tools, [{"name": t.name, "description": t.summary} for t in pro.TOOLS.values()]
         )
 
     def test_the_same_files_give_the_same_bytes_in_any_order(self) -> None:
         turned = dict(reversed(list(self.FILES.items())))
-        self.assertEqual(p.bundle_bytes(self.FILES), p.bundle_bytes(turned))
+        self.assertEqual(pro.bundle_bytes(self.FILES), pro.bundle_bytes(turned))
 
     def test_the_bundle_holds_files_manifest_and_icon_without_dates(self) -> None:
-        with zipfile.ZipFile(io.BytesIO(p.bundle_bytes(self.FILES))) as bundle:
+        with zipfile.ZipFile(io.BytesIO(pro.bundle_bytes(self.FILES))) as bundle:
             self.assertIsNone(bundle.testzip())
             names = ["LICENSE", "README.md", "icon.png", "manifest.json"]
             self.assertEqual(bundle.namelist(), [*names, "server/perplexity_pro_mcp.py"])
             for entry in bundle.infolist():
                 self.assertEqual(entry.date_time, (1980, 1, 1, 0, 0, 0))
                 self.assertEqual(entry.external_attr >> 16, 0o644)
-            self.assertEqual(json.loads(bundle.read("manifest.json")), p.bundle_manifest())
-            self.assertEqual(bundle.read("icon.png"), p.icon_png())
+            self.assertEqual(json.loads(bundle.read("manifest.json")), pro.bundle_manifest())
+            self.assertEqual(bundle.read("icon.png"), pro.icon_png())
             self.assertEqual(bundle.read("server/perplexity_pro_mcp.py"), b"x = 1\n")
 
     def test_the_icon_is_a_square_picture_of_512_pixels(self) -> None:
-        data = p.icon_png()
+        data = pro.icon_png()
         self.assertEqual(data[:8], b"\x89PNG\r\n\x1a\n")
         at, chunks = 8, {}
         while at < len(data):

@@ -23,19 +23,13 @@ from unittest import mock
 
 from fake_perplexity import Answer, FakePerplexity, sse_event
 from golden import assert_golden
-from support import ROOT, WAIT_S
-
-import perplexity_pro_mcp as pro
+from support import IMPORT, ROOT, WAIT_S, pro
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Json = Any
-# As a module the program starts faster than as a script, which has no compiled copy.
-DRIVER = (
-    f"import sys; sys.path.insert(0, {str(ROOT)!r}); import perplexity_pro_mcp as m; "
-    "sys.exit(m.main())"
-)
+DRIVER = IMPORT + "sys.exit(pro.main())"
 GOLDEN = ROOT / "tests" / "data" / "command_lines.jsonl"
 POSIX = os.name != "nt"
 SCHEMA = {"type": "object", "properties": {"year": {"type": "integer"}}}
@@ -80,13 +74,13 @@ class Console:
         settings = pro.read_settings({**self.environ, **more})
         screen = pro.Screen(out, err, colour=settings.colour, key=settings.key)
         opened = os.open(os.devnull, os.O_RDONLY) if self.stdin is None else self.stdin
-        inlet = pro.Inlet
+        inlet = pro.Stdin
 
         def fed(runtime: Json, note: Json) -> Json:
             return inlet(runtime, note, opened)
 
         try:
-            with mock.patch.object(pro, "Inlet", fed):
+            with mock.patch.object(pro, "Stdin", fed):
                 status = pro.command_line(words, settings, screen)
         finally:
             if self.stdin is None:
@@ -118,7 +112,7 @@ def fed(text: bytes) -> Iterator[int]:
 def read(words: Sequence[str], stdin: int | None = None) -> Json:
     """The order in the words of a tool's command."""
     opened = os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin
-    inlet = pro.Inlet(pro.Runtime(pro.Settings()), lambda _: None, opened)
+    inlet = pro.Stdin(pro.Runtime(pro.Settings()), lambda _: None, opened)
     try:
         return pro.read_words(pro.TOOLS[pro.PREFIX + words[0]], words[1:], inlet)
     finally:
@@ -276,7 +270,7 @@ class Words(unittest.TestCase):
 class StandardInput(unittest.TestCase):
     def offered(self, descriptor: int) -> str:
         self.notes: list[str] = []
-        inlet = pro.Inlet(pro.Runtime(pro.Settings()), self.notes.append, descriptor)
+        inlet = pro.Stdin(pro.Runtime(pro.Settings()), self.notes.append, descriptor)
         return str(inlet.offered())
 
     def test_what_was_piped_is_joined_to_the_words_after_a_blank_line(self) -> None:
@@ -329,7 +323,7 @@ class StandardInput(unittest.TestCase):
         reader, writer = os.pipe()
         answers: list[str] = []
         noticed = threading.Event()
-        inlet = pro.Inlet(pro.Runtime(pro.Settings()), lambda _: noticed.set(), reader)
+        inlet = pro.Stdin(pro.Runtime(pro.Settings()), lambda _: noticed.set(), reader)
         with mock.patch.object(pro, "STDIN_NOTICE_S", 0.01):
             thread = threading.Thread(target=lambda: answers.append(inlet.offered()))
             thread.start()
@@ -443,7 +437,7 @@ class Showing(unittest.TestCase):
 
     def test_titles_cannot_break_out_of_their_link(self) -> None:
         source = {"title": "a](http://evil)[b", "url": "https://x.org/1", "date": None}
-        order = pro.Order(pro.TOOLS["perplexity_ask"], {"query": "q"}, {})
+        order = pro.ParsedCommand(pro.TOOLS["perplexity_ask"], {"query": "q"}, {})
         page = pro.report_page(order, {"answer": "yes", "sources": [source], "citations": None})
         self.assertIn("1. [a\\](http://evil)\\[b](<https://x.org/1>)", page)
 
@@ -1194,7 +1188,7 @@ class Process(unittest.TestCase):
 
     def test_importing_the_module_does_nothing(self) -> None:
         code = (
-            f"import sys; sys.path.insert(0, {str(ROOT)!r}); import perplexity_pro_mcp, threading; "
+            f"{IMPORT}import threading\n"
             "print(threading.active_count(), sys.stdout is sys.__stdout__, len(sys.argv))"
         )
         done = subprocess.run(

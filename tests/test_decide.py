@@ -15,9 +15,7 @@ from typing import Any
 from unittest import mock
 
 from fake_perplexity import RATE_LIMITED, Answer, html_error
-from support import WAIT_S, Background, Desk, desk
-
-import perplexity_pro_mcp as pro
+from support import WAIT_S, Background, Desk, desk, pro
 
 ROUTE = "POST /v1/decisions"
 YES: dict[str, Any] = {"ok": {"type": "noul", "instructions": "Is it fine?"}}
@@ -74,7 +72,7 @@ def replied(body: Any, **arguments: Any) -> dict[str, Any]:
 def answered(question: Any, answer: Any) -> dict[str, Any]:
     """The answers and warnings for one question named q that gets this answer."""
     panel = pro.read_decisions({"answers": {"q": answer}}, pro.checked_questions({"q": question}))
-    answers: dict[str, Any] = pro.plain(panel.answers)
+    answers: dict[str, Any] = pro.jsonable(panel.answers)
     return {"answers": answers, "warnings": pro.flaw_warnings(panel.flaws)}
 
 
@@ -813,7 +811,7 @@ class Replies(unittest.TestCase):
                         continue
                     pro.decisions_usage(reply, "pplx-decider-v1.2")
                     self.assertIsInstance(pro.decisions_text(panel.answers), str)
-                    json.dumps(pro.plain(panel.answers), allow_nan=False)
+                    json.dumps(pro.jsonable(panel.answers), allow_nan=False)
 
 
 class Costs(unittest.TestCase):

@@ -5,17 +5,11 @@ from __future__ import annotations
 import json
 import random
 import re
-import sys
 import unittest
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from golden import assert_golden
-
-import perplexity_pro_mcp as app
+from support import pro
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,21 +23,21 @@ MOST_BYTES_OF_SIX = 11_000
 class SampleArgs(NamedTuple):
     """One argument of every kind."""
 
-    action: Annotated[Literal["list", "delete"], app.Arg("What to do", positional=True)]
-    query: Annotated[str | list[str], app.Arg("What to look for")]
-    text: Annotated[str | None, app.Arg("A text", high=10)] = None
-    limit: Annotated[int, app.Arg("Entries", low=1, high=50)] = 20
-    number: Annotated[int | None, app.Arg("An id", low=1)] = None
-    score: Annotated[float | None, app.Arg("Lowest score", low=-1, high=1)] = None
-    anywhere: Annotated[float | None, app.Arg("Any number")] = None
-    confirm: Annotated[bool, app.Arg("Must be true")] = False
-    domains: Annotated[list[str] | None, app.Arg("Domains", high=3)] = None
+    action: Annotated[Literal["list", "delete"], pro.Arg("What to do", positional=True)]
+    query: Annotated[str | list[str], pro.Arg("What to look for")]
+    text: Annotated[str | None, pro.Arg("A text", high=10)] = None
+    limit: Annotated[int, pro.Arg("Entries", low=1, high=50)] = 20
+    number: Annotated[int | None, pro.Arg("An id", low=1)] = None
+    score: Annotated[float | None, pro.Arg("Lowest score", low=-1, high=1)] = None
+    anywhere: Annotated[float | None, pro.Arg("Any number")] = None
+    confirm: Annotated[bool, pro.Arg("Must be true")] = False
+    domains: Annotated[list[str] | None, pro.Arg("Domains", high=3)] = None
     items: Annotated[
         list[dict[str, Json]] | None,
-        app.Arg("Texts", low=1, inside=(("key", "Its name"), ("text", "The text"))),
+        pro.Arg("Texts", low=1, inside=(("key", "Its name"), ("text", "The text"))),
     ] = None
-    schema: Annotated[dict[str, Json] | None, app.Arg("A schema")] = None
-    state: Annotated[Json, app.Arg("Anything")] = None
+    schema: Annotated[dict[str, Json] | None, pro.Arg("A schema")] = None
+    state: Annotated[Json, pro.Arg("Anything")] = None
 
 
 class SampleResult(NamedTuple):
@@ -66,39 +60,39 @@ def sample(call: Any, args: SampleArgs) -> SampleResult:
     raise NotImplementedError
 
 
-SAMPLE = app.Tool(
+SAMPLE = pro.Tool(
     "perplexity_sample",
     "Sample",
     "Sample.",
     "More.",
     "free",
-    app.Effects(),
+    pro.Effects(),
     ({"action": "list", "query": "x"},),
     sample,
 )
 
 
 def read(**arguments: Json) -> Any:
-    return app.read_arguments(SAMPLE, {"action": "list", "query": "x", **arguments})
+    return pro.read_arguments(SAMPLE, {"action": "list", "query": "x", **arguments})
 
 
 def each(*values: Json) -> tuple[Json, ...]:
     return values
 
 
-def listed(declared: app.Tool) -> dict[str, Json]:
+def listed(declared: pro.Tool) -> dict[str, Json]:
     """The tool as tools/list shows it to the newest clients that shake hands."""
-    return app._listed(declared, app.LEGACY_VERSIONS[0])
+    return pro._listed(declared, pro.LEGACY_VERSIONS[0])
 
 
-def size_of_list(tools: list[app.Tool]) -> int:
-    return len(app.json_text({"tools": [listed(tool) for tool in tools]}, ascii_only=True))
+def size_of_list(tools: list[pro.Tool]) -> int:
+    return len(pro.json_text({"tools": [listed(tool) for tool in tools]}, ascii_only=True))
 
 
 class Refusals(unittest.TestCase):
     def assert_refused(self, words: str, **arguments: Json) -> str:
         """The message of the refusal: it names the argument, then says what is accepted."""
-        with self.assertRaises(app.ToolError) as caught:
+        with self.assertRaises(pro.ToolError) as caught:
             read(**arguments)
         error = caught.exception
         self.assertEqual(error.kind, "invalid_request")
@@ -124,7 +118,7 @@ class Reading(Refusals):
             "schema": {"type": "object"},
             "state": [1, {"a": None}],
         }
-        self.assertEqual(app.read_arguments(SAMPLE, given), SampleArgs(**given))
+        self.assertEqual(pro.read_arguments(SAMPLE, given), SampleArgs(**given))
 
     def test_types_may_come_as_json_text(self) -> None:
         for name, text, value in (
@@ -247,15 +241,15 @@ class Refusing(Refusals):
 
     def test_a_missing_argument_is_named_with_its_choices_and_an_example(self) -> None:
         for nothing in ({}, {"action": None}):
-            with self.assertRaises(app.ToolError) as caught:
-                app.read_arguments(SAMPLE, nothing)
+            with self.assertRaises(pro.ToolError) as caught:
+                pro.read_arguments(SAMPLE, nothing)
             self.assertEqual(
                 caught.exception.message,
                 "action: is required: What to do, one of list, delete. "
                 'Example arguments: {"action":"list","query":"x"}.',
             )
-        with self.assertRaisesRegex(app.ToolError, r"\Aquery: is required: What to look for\. Ex"):
-            app.read_arguments(SAMPLE, {"action": "list"})
+        with self.assertRaisesRegex(pro.ToolError, r"\Aquery: is required: What to look for\. Ex"):
+            pro.read_arguments(SAMPLE, {"action": "list"})
 
     def test_an_unknown_name_is_named_with_the_nearest_one_or_all(self) -> None:
         for name, near in {"lmit": "limit", "Domain": "domains", "TEXT": "text"}.items():
@@ -263,7 +257,7 @@ class Refusing(Refusals):
         self.assert_refused("unknown argument; known arguments: action, query, ", zzzzz=1)
         for name in ("strip_thinking", "reasoning_effort", "messages"):
             self.assert_refused("unknown argument", **{name: None})
-        with self.assertRaises(app.ToolError) as caught:
+        with self.assertRaises(pro.ToolError) as caught:
             read(**{"a\nb\x1b" * 1000: 1})
         self.assertLess(len(caught.exception.message), 300)
         self.assertNotIn("\x1b", caught.exception.message)
@@ -271,35 +265,35 @@ class Refusing(Refusals):
 
 class EveryTool(unittest.TestCase):
     def test_every_example_is_accepted(self) -> None:
-        for declared in app.TOOLS.values():
+        for declared in pro.TOOLS.values():
             self.assertTrue(declared.examples)
             for example in declared.examples:
-                found = app.read_arguments(declared, example)
-                self.assertIsInstance(found, app.arguments_of(declared))
+                found = pro.read_arguments(declared, example)
+                self.assertIsInstance(found, pro.arguments_of(declared))
 
     def test_every_example_survives_as_text_and_with_every_other_argument_empty(self) -> None:
-        for declared in app.TOOLS.values():
+        for declared in pro.TOOLS.values():
             for example in declared.examples:
-                wanted = app.read_arguments(declared, example)
+                wanted = pro.read_arguments(declared, example)
                 texts = {
                     name: value if isinstance(value, str) else json.dumps(value)
                     for name, value in example.items()
                 }
-                self.assertEqual(app.read_arguments(declared, texts), wanted)
+                self.assertEqual(pro.read_arguments(declared, texts), wanted)
                 for nothing in (None, ""):
-                    empty = dict.fromkeys(app.arguments_of(declared)._field_defaults, nothing)
-                    self.assertEqual(app.read_arguments(declared, {**empty, **example}), wanted)
+                    empty = dict.fromkeys(pro.arguments_of(declared)._field_defaults, nothing)
+                    self.assertEqual(pro.read_arguments(declared, {**empty, **example}), wanted)
 
     def test_an_empty_call_says_what_is_missing_and_shows_an_example(self) -> None:
-        for declared in app.TOOLS.values():
-            required = app.input_schema(declared).get("required", [])
+        for declared in pro.TOOLS.values():
+            required = pro.input_schema(declared).get("required", [])
             if not required:
-                app.read_arguments(declared, {})
+                pro.read_arguments(declared, {})
                 continue
-            with self.assertRaises(app.ToolError) as caught:
-                app.read_arguments(declared, {})
+            with self.assertRaises(pro.ToolError) as caught:
+                pro.read_arguments(declared, {})
             self.assertTrue(caught.exception.message.startswith(f"{required[0]}: is required"))
-            self.assertIn(app.json_text(declared.examples[0]), caught.exception.message)
+            self.assertIn(pro.json_text(declared.examples[0]), caught.exception.message)
 
     def test_whatever_arguments_hold_the_result_is_a_record_or_a_refusal_by_name(self) -> None:
         luck = random.Random(5)  # noqa: S311 - the same numbers in every run, nothing secret
@@ -308,18 +302,18 @@ class EveryTool(unittest.TestCase):
             *("", " ", "a", "5", "true", "NaN", "[]", "{}", '["a"]', "[1]", "\ud83d", "\x00"),
             *([], ["a"], [1], [[]], [{}], [None], {}, {"a": {}}, "x" * 100_000, "[" * 5000),
         ]
-        for declared in app.TOOLS.values():
-            fields = app.fields_of(app.arguments_of(declared))
+        for declared in pro.TOOLS.values():
+            fields = pro.fields_of(pro.arguments_of(declared))
             for _ in range(400):
                 names = luck.sample([field.name for field in fields], luck.randint(0, len(fields)))
                 raw = {name: luck.choice(values) for name in names}
                 try:
-                    found = app.read_arguments(declared, raw)
-                except app.ToolError as error:
+                    found = pro.read_arguments(declared, raw)
+                except pro.ToolError as error:
                     self.assertEqual(error.kind, "invalid_request")
                     self.assertIn(error.message.partition(":")[0], [field.name for field in fields])
                 else:
-                    self.assertIsInstance(found, app.arguments_of(declared))
+                    self.assertIsInstance(found, pro.arguments_of(declared))
 
 
 class Schemas(unittest.TestCase):
@@ -333,7 +327,7 @@ class Schemas(unittest.TestCase):
 
     def test_a_schema_says_what_the_record_says(self) -> None:
         self.assertEqual(
-            app.input_schema(SAMPLE),
+            pro.input_schema(SAMPLE),
             {
                 "type": "object",
                 "properties": {
@@ -372,7 +366,7 @@ class Schemas(unittest.TestCase):
             },
         )
         self.assertEqual(
-            app.output_schema(SAMPLE),
+            pro.output_schema(SAMPLE),
             {
                 "type": "object",
                 "properties": {
@@ -388,8 +382,8 @@ class Schemas(unittest.TestCase):
     def test_no_schema_holds_what_some_client_refuses(self) -> None:
         kinds = {"string", "integer", "number", "boolean", "array", "object"}
         allowed = {"type", "description", "properties", "items", "enum", "required"}
-        for declared in app.TOOLS.values():
-            for schema in (app.input_schema(declared), app.output_schema(declared)):
+        for declared in pro.TOOLS.values():
+            for schema in (pro.input_schema(declared), pro.output_schema(declared)):
                 self.assertEqual(schema["type"], "object")
                 for node in self.nodes(schema):
                     self.assertLessEqual(set(node), allowed, declared.name)
@@ -401,24 +395,24 @@ class Schemas(unittest.TestCase):
                         self.assertRegex(name, r"\A[A-Za-z0-9_]{1,64}\Z")
 
     def test_every_argument_is_described_and_the_required_ones_exist(self) -> None:
-        for declared in app.TOOLS.values():
-            schema = app.input_schema(declared)
+        for declared in pro.TOOLS.values():
+            schema = pro.input_schema(declared)
             for node in self.nodes({**schema, "description": "root"}):
                 for name, inner in node.get("properties", {}).items():
                     self.assertTrue(inner.get("description", "").strip(), f"{declared.name}.{name}")
             self.assertLessEqual(set(schema.get("required", [])), set(schema["properties"]))
 
     def test_an_error_object_conforms_to_every_output_schema(self) -> None:
-        for declared in app.TOOLS.values():
-            schema = app.output_schema(declared)
+        for declared in pro.TOOLS.values():
+            schema = pro.output_schema(declared)
             self.assertNotIn("required", schema)
             self.assertNotIn("category", schema["properties"])
             self.assertIn(schema["properties"].get("message", {}).get("type"), {None, "string"})
 
     def test_bounds_and_defaults_stand_in_the_words(self) -> None:
-        for declared in app.TOOLS.values():
-            for field in app.fields_of(app.arguments_of(declared)):
-                words = app.input_schema(declared)["properties"][field.name]["description"]
+        for declared in pro.TOOLS.values():
+            for field in pro.fields_of(pro.arguments_of(declared)):
+                words = pro.input_schema(declared)["properties"][field.name]["description"]
                 for bound in (field.arg.low, field.arg.high):
                     if field.shape.kind in {"integer", "number"} and bound is not None:
                         self.assertRegex(words, rf"(?<![\d.]){bound:.12g}(?![\d.])", field.name)
@@ -428,15 +422,15 @@ class Schemas(unittest.TestCase):
 
 class Definitions(unittest.TestCase):
     def test_names_are_short_plain_and_unique(self) -> None:
-        self.assertEqual(len(app.TOOLS), 11)
-        for name, declared in app.TOOLS.items():
+        self.assertEqual(len(pro.TOOLS), 11)
+        for name, declared in pro.TOOLS.items():
             self.assertEqual(name, declared.name)
             self.assertEqual(declared.name, f"perplexity_{declared.word}")
             self.assertRegex(name, r"\Aperplexity_[a-z0-9_]+\Z")
             self.assertLess(len(f"mcp__{'s' * 20}__{name}"), 60)
 
     def test_descriptions_tell_purpose_first_and_name_the_cost(self) -> None:
-        for declared in app.TOOLS.values():
+        for declared in pro.TOOLS.values():
             words = declared.description
             self.assertLess(len(words.encode()), 2000, declared.name)
             self.assertTrue(words.startswith(declared.summary))
@@ -444,40 +438,40 @@ class Definitions(unittest.TestCase):
             self.assertTrue(words.endswith(f"Cost: {declared.cost}."), declared.name)
             self.assertTrue(words.isascii(), declared.name)
             others = set(re.findall(r"perplexity_\w+", words)) - {"perplexity_"}
-            self.assertLessEqual(others, set(app.TOOLS), declared.name)
+            self.assertLessEqual(others, set(pro.TOOLS), declared.name)
 
     def test_descriptions_point_to_a_sibling(self) -> None:
-        for declared in app.TOOLS.values():
+        for declared in pro.TOOLS.values():
             if declared.word != "help":
                 self.assertRegex(declared.details, r"perplexity_[a-z]+", declared.name)
 
     def test_the_instructions_are_short_and_only_name_tools_that_exist(self) -> None:
         for routing in ({}, {"PERPLEXITY_MODEL": "m" * 200}):
-            words = app.server_instructions(app.read_settings(routing))
+            words = pro.server_instructions(pro.read_settings(routing))
             self.assertLess(len(words.encode()), 2000)
-            self.assertLessEqual(set(re.findall(r"perplexity_[a-z]+", words)), set(app.TOOLS))
+            self.assertLessEqual(set(re.findall(r"perplexity_[a-z]+", words)), set(pro.TOOLS))
 
     def test_hints_are_complete_and_do_not_contradict_each_other(self) -> None:
-        for declared in app.TOOLS.values():
-            hints = app.tool_hints(declared)
+        for declared in pro.TOOLS.values():
+            hints = pro.tool_hints(declared)
             expected = {"readOnlyHint", "openWorldHint"}
             if not hints["readOnlyHint"]:
                 expected |= {"destructiveHint", "idempotentHint"}
             self.assertEqual(set(hints), expected, declared.name)
             self.assertTrue(all(isinstance(hint, bool) for hint in hints.values()))
-            deletes = "delete" in str(app.input_schema(declared)["properties"].get("action"))
-            cancels = "cancel" in str(app.input_schema(declared)["properties"].get("action"))
+            deletes = "delete" in str(pro.input_schema(declared)["properties"].get("action"))
+            cancels = "cancel" in str(pro.input_schema(declared)["properties"].get("action"))
             self.assertEqual(hints.get("destructiveHint", False), deletes or cancels, declared.name)
 
     def test_the_whole_list_stays_small(self) -> None:
-        tools = list(app.TOOLS.values())
+        tools = list(pro.TOOLS.values())
         self.assertLessEqual(size_of_list(tools), MOST_BYTES)
         six = [tool for tool in tools if tool.word in FIRST_SIX]
         self.assertEqual(len(six), len(FIRST_SIX))
         self.assertLessEqual(size_of_list(six), MOST_BYTES_OF_SIX)
 
     def test_the_list_is_the_one_that_was_reviewed(self) -> None:
-        tools = {"tools": [listed(declared) for declared in app.TOOLS.values()]}
+        tools = {"tools": [listed(declared) for declared in pro.TOOLS.values()]}
         assert_golden(self, "tools_list.json", json.dumps(tools, indent=1) + "\n")
 
 

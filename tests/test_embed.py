@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from fake_perplexity import Answer, FakePerplexity, Seen
-from support import ROOT, WAIT_S, Desk
-
-import perplexity_pro_mcp as app
+from support import IMPORT, ROOT, WAIT_S, Desk, pro
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 ROUTE = "POST /v1/embeddings"
 SMALL = "pplx-embed-v1-0.6b"
 LARGE = "pplx-embed-v1-4b"
-SMALLEST = app.Combination(SMALL, 128, "int8")
+SMALLEST = pro.Combination(SMALL, 128, "int8")
 KEYS = [
     "action", "project", "warnings", "latency_ms", "embedded_chunks", "embedded_items",
     "skipped_items", "remaining", "requests", "input_tokens", "cost_usd", "cost_source",
@@ -64,7 +62,7 @@ def vectors_answer(*vectors: bytes, usage: Any = None) -> Answer:
 
 class Purely(unittest.TestCase):
     def refusal(self, work: Callable[[], Any]) -> str:
-        with self.assertRaises(app.ToolError) as caught:
+        with self.assertRaises(pro.ToolError) as caught:
             work()
         return caught.exception.message
 
@@ -75,29 +73,29 @@ class Purely(unittest.TestCase):
                 "a multiple of 8."
             )
             for size in (130, 127, 120, 0, -8, full + 8, 10**30):
-                refused = self.refusal(lambda: app.checked_combination(model, size, None))  # noqa: B023 - called at once
+                refused = self.refusal(lambda: pro.checked_combination(model, size, None))  # noqa: B023 - called at once
                 self.assertEqual(refused, said)
             for size in (128, 136, full):
-                self.assertEqual(app.checked_combination(model, size, None).dimensions, size)
-            self.assertEqual(app.checked_combination(model, None, None), (model, full, "int8"))
+                self.assertEqual(pro.checked_combination(model, size, None).dimensions, size)
+            self.assertEqual(pro.checked_combination(model, None, None), (model, full, "int8"))
 
     def test_the_models_on_offer_are_those_with_a_size_and_a_price(self) -> None:
-        self.assertEqual(list(app.EMBED_SIZES), [SMALL, LARGE])
-        self.assertEqual(list(app.EMBED_PRICES), [SMALL, LARGE])
-        fields = {field.name: field for field in app.fields_of(app.EmbedArgs)}
+        self.assertEqual(list(pro.EMBED_SIZES), [SMALL, LARGE])
+        self.assertEqual(list(pro.EMBED_PRICES), [SMALL, LARGE])
+        fields = {field.name: field for field in pro.fields_of(pro.EmbedArgs)}
         self.assertEqual(fields["model"].shape.choices, (SMALL, LARGE))
 
     def test_a_size_to_delete_is_one_that_any_model_has(self) -> None:
-        self.assertEqual(app.checked_size(2560, None), 2560)
+        self.assertEqual(pro.checked_size(2560, None), 2560)
         said = "dimensions: must be a whole number from 128 to 2560, a multiple of 8."
-        self.assertEqual(self.refusal(lambda: app.checked_size(2568, None)), said)
+        self.assertEqual(self.refusal(lambda: pro.checked_size(2568, None)), said)
 
     def test_only_a_size_other_than_the_full_one_is_sent(self) -> None:
         for model, full in ((SMALL, 1024), (LARGE, 2560)):
-            body = app.embed_body(["a"], app.Combination(model, full, "binary"))
+            body = pro.embed_body(["a"], pro.Combination(model, full, "binary"))
             wanted = {"model": model, "input": ["a"], "encoding_format": "base64_binary"}
             self.assertEqual(body, wanted)
-            body = app.embed_body(["a"], app.Combination(model, 256, "int8"))
+            body = pro.embed_body(["a"], pro.Combination(model, 256, "int8"))
             self.assertEqual((body["dimensions"], body["encoding_format"]), (256, "base64_int8"))
 
     def test_a_refused_entry_is_named_by_its_place(self) -> None:
@@ -119,17 +117,17 @@ class Purely(unittest.TestCase):
             (good, f"items: each key is used once{second}"),
         ]
         for entry, said in cases:
-            self.assertEqual(self.refusal(lambda: app.checked_texts([good, entry])), said)  # noqa: B023 - called at once
+            self.assertEqual(self.refusal(lambda: pro.checked_texts([good, entry])), said)  # noqa: B023 - called at once
         longest = {"key": "k" * 128, "text": "x" * 100_000}
-        self.assertEqual(list(app.checked_texts([good, longest])), ["a", "k" * 128])
+        self.assertEqual(list(pro.checked_texts([good, longest])), ["a", "k" * 128])
         nothings: tuple[list[dict[str, Any]] | None, ...] = (None, [])
         for nothing in nothings:
-            self.assertIn("1 to 100 objects", self.refusal(lambda: app.checked_texts(nothing)))  # noqa: B023 - called at once
+            self.assertIn("1 to 100 objects", self.refusal(lambda: pro.checked_texts(nothing)))  # noqa: B023 - called at once
 
     def test_a_batch_has_at_most_64_texts_and_100000_characters(self) -> None:
         def sizes(*lengths: int, letter: str = "a") -> list[list[int]]:
-            items = [app.item_of("text", f"t:{n}", None, letter * n) for n in lengths]
-            batches = app.batches_of(items)
+            items = [pro.item_of("text", f"t:{n}", None, letter * n) for n in lengths]
+            batches = pro.batches_of(items)
             return [[len(piece.item.chunks[piece.at]) for piece in batch] for batch in batches]
 
         self.assertEqual(list(map(len, sizes(*[1] * 130))), [64, 64, 2])
@@ -138,45 +136,45 @@ class Purely(unittest.TestCase):
         self.assertEqual(sizes(), [])
 
     def test_a_batch_never_has_more_tokens_than_the_api_takes(self) -> None:
-        items = [app.item_of("text", f"t:{n}", None, "語" * 4000) for n in range(12)]
-        batches = list(app.batches_of(items))
+        items = [pro.item_of("text", f"t:{n}", None, "語" * 4000) for n in range(12)]
+        batches = list(pro.batches_of(items))
         self.assertEqual(list(map(len, batches)), [10, 2])
 
     def test_an_item_is_complete_with_its_last_chunk(self) -> None:
-        item = app.item_of("text", "t:a", None, "a" * 9000)
-        short = app.item_of("text", "t:b", None, "b")
-        pieces = [app.Piece(item, 0), app.Piece(item, 1)]
-        first = app.gathered([], pieces, [b"0", b"1"])
+        item = pro.item_of("text", "t:a", None, "a" * 9000)
+        short = pro.item_of("text", "t:b", None, "b")
+        pieces = [pro.Piece(item, 0), pro.Piece(item, 1)]
+        first = pro.gathered([], pieces, [b"0", b"1"])
         self.assertEqual(first, ([], [b"0", b"1"]))
-        pieces = [app.Piece(item, 2), app.Piece(short, 0)]
-        second = app.gathered(first.begun, pieces, [b"2", b"3"])
+        pieces = [pro.Piece(item, 2), pro.Piece(short, 0)]
+        second = pro.gathered(first.begun, pieces, [b"2", b"3"])
         self.assertEqual(second, ([(item, [b"0", b"1", b"2"]), (short, [b"3"])], []))
 
     def test_a_plan_takes_whole_items_until_the_limit_and_at_least_one(self) -> None:
-        items = [app.item_of("text", f"t:{n}", None, str(n) * 4000 * n) for n in (3, 1, 2, 4)]
-        known = {"t:1": tuple(map(app.text_hash, items[1].chunks)), "t:2": ("old",) * 3}
+        items = [pro.item_of("text", f"t:{n}", None, str(n) * 4000 * n) for n in (3, 1, 2, 4)]
+        known = {"t:1": tuple(map(pro.text_hash, items[1].chunks)), "t:2": ("old",) * 3}
         for limit, taken, growth in ((1, 1, 3), (3, 1, 3), (4, 2, 2), (5, 2, 2), (6, 3, 6)):
-            plan = app.plan_of(items, known, limit)
+            plan = pro.plan_of(items, known, limit)
             self.assertEqual(plan, (plan.taken, 1, 9, growth))
             self.assertEqual([i.ref for i in plan.taken], ["t:3", "t:2", "t:4"][:taken])
-        self.assertEqual(app.plan_of(items[:1], {}, 1).taken, items[:1])
-        self.assertEqual(app.plan_of([], {}, 1), ([], 0, 0, 0))
+        self.assertEqual(pro.plan_of(items[:1], {}, 1).taken, items[:1])
+        self.assertEqual(pro.plan_of([], {}, 1), ([], 0, 0, 0))
 
     def test_vectors_are_placed_by_their_index(self) -> None:
         rows = [bytes([n]) * 128 for n in (7, 8, 200)]
         data = [{"index": at, "embedding": encoded(rows[at])} for at in (2, 0, 1)]
-        self.assertEqual(app.read_vectors({"data": data}, ["a", "b", "c"], SMALLEST), rows)
+        self.assertEqual(pro.read_vectors({"data": data}, ["a", "b", "c"], SMALLEST), rows)
 
     def test_signed_bytes_and_packed_bits_come_out_as_they_were_sent(self) -> None:
         signed = bytes(value % 256 for value in (-128, -1, 0, 127)) * 32
         for size in (128, 1024):
-            combination = app.Combination(SMALL, size, "int8")
+            combination = pro.Combination(SMALL, size, "int8")
             body = {"data": [{"index": 0, "embedding": encoded(signed * (size // 128))}]}
-            self.assertEqual(app.read_vectors(body, ["a"], combination), [signed * (size // 128)])
+            self.assertEqual(pro.read_vectors(body, ["a"], combination), [signed * (size // 128)])
             packed = bytes(range(size // 8))
             body = {"data": [{"index": 0, "embedding": encoded(packed)}]}
             binary = combination._replace(encoding="binary")
-            self.assertEqual(app.read_vectors(body, ["a"], binary), [packed])
+            self.assertEqual(pro.read_vectors(body, ["a"], binary), [packed])
 
     def test_a_reply_that_is_not_one_vector_a_text_is_refused_and_names_the_text(self) -> None:
         good = encoded(bytes(128))
@@ -201,11 +199,11 @@ class Purely(unittest.TestCase):
         ]
         for data, said in cases:
             for body in ({"data": data}, {"data": data, "usage": None}):
-                refused = self.refusal(lambda: app.read_vectors(body, ["one", "two"], SMALLEST))  # noqa: B023 - called at once
+                refused = self.refusal(lambda: pro.read_vectors(body, ["one", "two"], SMALLEST))  # noqa: B023 - called at once
                 self.assertIn(said, refused)
         others: tuple[Any, ...] = (None, [], "text", 7, {"data": {"0": good}})
         for body in others:
-            self.refusal(lambda: app.read_vectors(body, ["one"], SMALLEST))  # noqa: B023 - called at once
+            self.refusal(lambda: pro.read_vectors(body, ["one"], SMALLEST))  # noqa: B023 - called at once
 
 
 class EmbedTest(unittest.TestCase):
@@ -222,26 +220,26 @@ class EmbedTest(unittest.TestCase):
         self.addCleanup(context.__exit__, None, None, None)
         return entered
 
-    def new_runtime(self, **settings: Any) -> app.Runtime:
+    def new_runtime(self, **settings: Any) -> pro.Runtime:
         desk = Desk(self.fake, self.folder, PERPLEXITY_MAX_ATTEMPTS="1")
-        runtime = app.Runtime(desk.settings._replace(busy_timeout_s=WAIT_S)._replace(**settings))
+        runtime = pro.Runtime(desk.settings._replace(busy_timeout_s=WAIT_S)._replace(**settings))
         self.addCleanup(runtime.close)
         self.addCleanup(self.land, runtime)
         return runtime
 
     @staticmethod
-    def land(runtime: app.Runtime) -> None:
+    def land(runtime: pro.Runtime) -> None:
         assert runtime.settle(WAIT_S)
         with runtime.vectors._lock:
             pass
 
-    def call(self, runtime: app.Runtime | None = None) -> app.Call:
-        return app.Call(runtime or self.runtime, app.TOOLS["perplexity_embed"])
+    def call(self, runtime: pro.Runtime | None = None) -> pro.Call:
+        return pro.Call(runtime or self.runtime, pro.TOOLS["perplexity_embed"])
 
-    def outcome(self, runtime: app.Runtime | None = None, **arguments: Any) -> app.Outcome:
-        return app.run_tool(self.call(runtime), arguments)
+    def outcome(self, runtime: pro.Runtime | None = None, **arguments: Any) -> pro.Outcome:
+        return pro.run_tool(self.call(runtime), arguments)
 
-    def run_embed(self, runtime: app.Runtime | None = None, **arguments: Any) -> dict[str, Any]:
+    def run_embed(self, runtime: pro.Runtime | None = None, **arguments: Any) -> dict[str, Any]:
         outcome = self.outcome(runtime, **arguments)
         self.assertIsNone(outcome.kind, outcome.text + outcome.detail)
         self.assertEqual(list(outcome.structured), KEYS)
@@ -286,25 +284,25 @@ class EmbedTest(unittest.TestCase):
 
     def new_chat(self, user: str, assistant: str, project: str = "default") -> int:
         with self.runtime.store.writing() as db:
-            number = app.ensure_project(db, project)
-            chat = app.store_turn(db, number, None, "a chat", app.Turn(user, assistant))
+            number = pro.ensure_project(db, project)
+            chat = pro.store_turn(db, number, None, "a chat", pro.Turn(user, assistant))
         assert chat is not None
         return chat
 
     def new_job(self, text: str | None, status: str = "completed", **more: Any) -> int:
         with self.runtime.store.writing() as db:
-            job = app.JobRow(
+            job = pro.JobRow(
                 id=0,
-                project_id=app.ensure_project(db, "default"),
+                project_id=pro.ensure_project(db, "default"),
                 query="q",
                 depth="medium",
                 response_id=f"resp_{time.monotonic_ns()}",
                 status=status,
-                started_at=app.now_text(),
+                started_at=pro.now_text(),
                 result_text=text,
                 **more,
             )
-            return app.add_job(db, job)
+            return pro.add_job(db, job)
 
     @contextlib.contextmanager
     def in_background(self, work: Callable[[], Any]) -> Iterator[list[Any]]:
@@ -451,7 +449,7 @@ class Indexing(EmbedTest):
         self.new_chat("three", "four")
         self.run_embed(action="index", source="chat")
         with self.runtime.store.writing() as db:
-            app.delete_chat(db, app.project_id(db, "default") or 0, chat)
+            pro.delete_chat(db, pro.project_id(db, "default") or 0, chat)
         self.assertEqual(self.run_embed(action="status")["groups"][0]["chunks"], 2)
         self.assertEqual({hit["text"] for hit in self.search("one")["hits"]}, {"three", "four"})
 
@@ -485,7 +483,7 @@ class Indexing(EmbedTest):
 
     def test_a_text_longer_than_fifty_chunks_is_cut_and_said_so(self) -> None:
         text = "\n\n".join("word " * 300 for _ in range(66))
-        with mock.patch.object(app, "MAX_CHUNKS_PER_TEXT", 3):
+        with mock.patch.object(pro, "MAX_CHUNKS_PER_TEXT", 3):
             found = self.index(("whole book", text), ("fine", "short"))
         self.assertEqual(found["embedded_chunks"], 4)
         self.assertEqual(len(found["warnings"]), 1)
@@ -494,7 +492,7 @@ class Indexing(EmbedTest):
         self.assertNotIn("fine", found["warnings"][0])
 
     def test_too_many_chunks_for_a_project_are_refused_before_anything_is_sent(self) -> None:
-        with mock.patch.object(app, "MAX_STORED_CHUNKS", 5):
+        with mock.patch.object(pro, "MAX_STORED_CHUNKS", 5):
             self.index(*BAKING)
             refused = self.outcome(action="index", source="text", items=items_of(("six", "x")))
             self.assertEqual(refused.kind, "invalid_request")
@@ -508,9 +506,9 @@ class Indexing(EmbedTest):
 
     def test_progress_is_reported_batch_by_batch(self) -> None:
         said: list[str] = []
-        call = app.Call(self.runtime, app.TOOLS["perplexity_embed"], said.append)
+        call = pro.Call(self.runtime, pro.TOOLS["perplexity_embed"], said.append)
         texts = items_of(*[(f"k{n}", f"text {n}") for n in range(70)])
-        app.run_tool(call, {"action": "index", "source": "text", "items": texts})
+        pro.run_tool(call, {"action": "index", "source": "text", "items": texts})
         self.assertEqual(said, ["Embedded 64 of 70 chunks", "Embedded 70 of 70 chunks"])
 
     def test_nothing_to_index_is_no_failure(self) -> None:
@@ -575,7 +573,7 @@ class Refusals(EmbedTest):
         self.assertEqual(self.rows("SELECT name FROM projects"), [])
 
     def test_the_examples_are_valid(self) -> None:
-        for example in app.TOOLS["perplexity_embed"].examples:
+        for example in pro.TOOLS["perplexity_embed"].examples:
             self.run_embed(**example)
 
 
@@ -591,7 +589,7 @@ class Batches(EmbedTest):
         events = self.events()
         self.assertEqual([event[::2] for event in events], [("ok", "reported")] * 2)
         total = sum(event[1] for event in events)
-        self.assertEqual(found["cost_usd"], app.usd_text(total))
+        self.assertEqual(found["cost_usd"], pro.usd_text(total))
         self.assertEqual(total, found["input_tokens"] * 4)
 
     def test_what_was_stored_before_a_failure_stays_and_is_said(self) -> None:
@@ -698,7 +696,7 @@ class Batches(EmbedTest):
         self.assertEqual((found["cost_source"], found["calls_cost_unknown"]), ("reported", 1))
 
     def test_no_further_batch_is_sent_when_the_time_is_nearly_used_up(self) -> None:
-        with mock.patch.object(app, "_BATCH_MARGIN_S", 1e6):
+        with mock.patch.object(pro, "_BATCH_MARGIN_S", 1e6):
             found = self.index(*self.MANY)
             self.assertEqual((found["embedded_chunks"], found["remaining"]), (64, 6))
             self.assertEqual(len(self.bodies()), 1)
@@ -728,7 +726,7 @@ class Batches(EmbedTest):
         with self.in_background(lambda: self.run_embed(**index)) as ended:
             self.fake.wait_for(ROUTE, 1)
             with self.runtime.store.writing() as db:
-                app.delete_project(db, "gone")
+                pro.delete_project(db, "gone")
             gate.set()
         found = ended[0]
         self.assertEqual((found["embedded_items"], found["skipped_items"]), (0, 2))
@@ -743,7 +741,7 @@ class Batches(EmbedTest):
         with self.in_background(lambda: self.run_embed(action="index", source="chat")) as ended:
             self.fake.wait_for(ROUTE, 1)
             with self.runtime.store.writing() as db:
-                app.delete_chat(db, app.project_id(db, "default") or 0, gone)
+                pro.delete_chat(db, pro.project_id(db, "default") or 0, gone)
             gate.set()
         found = ended[0]
         self.assertEqual((found["embedded_items"], found["skipped_items"]), (2, 2))
@@ -775,7 +773,7 @@ class Batches(EmbedTest):
 class Budgets(EmbedTest):
     def test_a_batch_is_estimated_by_its_bytes_and_refused_above_a_cap(self) -> None:
         text = "語" * 100
-        self.assertEqual(app.embed_estimate([text, "a"], LARGE), 301 * 30)
+        self.assertEqual(pro.embed_estimate([text, "a"], LARGE), 301 * 30)
         for cap, kind in ((301 * 30 - 1, "budget_exceeded"), (301 * 30, None)):
             capped = self.new_runtime(caps=(("call", cap),))
             items = items_of(("k", text), ("l", "a"))
@@ -811,9 +809,9 @@ class Turns(EmbedTest):
         given = {"action": "index", "source": "text", "items": items_of(*BAKING)}
         with self.in_background(lambda: self.index(*BAKING)):
             self.fake.wait_for(ROUTE, 1)
-            with self.in_background(lambda: app.run_tool(waiting, given)) as ended:
+            with self.in_background(lambda: pro.run_tool(waiting, given)) as ended:
                 waiting.cancel()
-            self.assertIsInstance(ended[0], app.Cancelled)
+            self.assertIsInstance(ended[0], pro.Cancelled)
             gate.set()
         self.assertEqual(self.index(*BAKING)["skipped_items"], 5)
 
@@ -854,10 +852,10 @@ class Turns(EmbedTest):
         gate = self.fake.hold(ROUTE)
         call = self.call()
         given = {"action": "index", "source": "text", "items": items_of(*BAKING)}
-        with self.in_background(lambda: app.run_tool(call, given)) as ended:
+        with self.in_background(lambda: pro.run_tool(call, given)) as ended:
             self.fake.wait_for(ROUTE, 1)
             call.cancel()
-        self.assertIsInstance(ended[0], app.Cancelled)
+        self.assertIsInstance(ended[0], pro.Cancelled)
         hurried = self.new_runtime(wait_s=0.2)
         hurried.vectors = self.runtime.vectors
         self.assertEqual(self.outcome(hurried, **given).kind, "storage_busy")
@@ -869,16 +867,15 @@ class Turns(EmbedTest):
 
     def test_two_processes_lose_nothing_double_nothing_and_repeat_nothing(self) -> None:
         child = f"""
-import json, sys
-sys.path.insert(0, {str(ROOT)!r})
-import perplexity_pro_mcp as app
-settings = app.Settings(key=sys.argv[1], base_url=sys.argv[2], data_dir=sys.argv[3],
+import json
+{IMPORT}
+settings = pro.Settings(key=sys.argv[1], base_url=sys.argv[2], data_dir=sys.argv[3],
                         busy_timeout_s=30)
-runtime = app.Runtime(settings)
+runtime = pro.Runtime(settings)
 print("ready", flush=True)
 items = json.loads(sys.stdin.readline())
-call = app.Call(runtime, app.TOOLS["perplexity_embed"])
-outcome = app.run_tool(call, {{"action": "index", "source": "text", "items": items}})
+call = pro.Call(runtime, pro.TOOLS["perplexity_embed"])
+outcome = pro.run_tool(call, {{"action": "index", "source": "text", "items": items}})
 print(json.dumps(outcome.structured), flush=True)
 """
         self.run_embed(action="status")  # makes the file, which is not the subject here
@@ -918,16 +915,16 @@ print(json.dumps(outcome.structured), flush=True)
 class SearchTest(EmbedTest):
     """Vectors of one's own making, stored and searched for."""
 
-    def put(self, vectors: list[bytes], combination: app.Combination = SMALLEST) -> None:
+    def put(self, vectors: list[bytes], combination: pro.Combination = SMALLEST) -> None:
         """Store vectors under the texts row 0, row 1, ..."""
         with self.runtime.store.writing() as db:
-            number = app.ensure_project(db, "default")
+            number = pro.ensure_project(db, "default")
             for row, vector in enumerate(vectors):
                 text = f"row {row}"
-                chunk = app.Chunk(
-                    f"t:{row}", "text", None, None, 0, text, app.text_hash(text), vector
+                chunk = pro.Chunk(
+                    f"t:{row}", "text", None, None, 0, text, pro.text_hash(text), vector
                 )
-                app.store_item(db, number, combination, [chunk])
+                pro.store_item(db, number, combination, [chunk])
 
     def found(self, query: bytes, **arguments: Any) -> list[tuple[float, str]]:
         """Search for a vector, by way of the whole tool."""
@@ -987,7 +984,7 @@ class Searching(SearchTest):
         rows = [luck.randbytes(128) for _ in range(60)] + [bytes(128), b"\x80" * 128, b"\x7f" * 128]
         self.put(rows)
         for query in [luck.randbytes(128) for _ in range(100)] + rows[-3:]:
-            scores = [app.plain_cosine(query, row) for row in rows]
+            scores = [pro.plain_cosine(query, row) for row in rows]
             best = sorted(range(len(rows)), key=lambda row: -scores[row])[:20]
             self.assertEqual(self.found(query, top_k=20), [(scores[row], str(row)) for row in best])
 
@@ -1011,14 +1008,14 @@ class Searching(SearchTest):
         self.put(rows)
         vectors, call = self.runtime.vectors, self.call()
         with self.runtime.store.reading() as db:
-            number = app.project_id(db, "default") or 0
+            number = pro.project_id(db, "default") or 0
         shelf = vectors.shelf(number, SMALLEST, None)
         for _ in range(1000):
             query = luck.randbytes(128)
-            scores = [app.plain_cosine(query, row) for row in rows]
+            scores = [pro.plain_cosine(query, row) for row in rows]
             best = sorted(range(len(rows)), key=lambda row: -scores[row])[:20]
             ids, found = vectors.scores(call, shelf, query)
-            self.assertEqual([row for row, _ in app.top_k(found, 20, None)], best)
+            self.assertEqual([row for row, _ in pro.top_k(found, 20, None)], best)
             self.assertEqual((found, ids), (scores, sorted(ids)))
 
     def test_equal_scores_come_in_the_order_of_their_ids(self) -> None:
@@ -1100,7 +1097,7 @@ class Searching(SearchTest):
         self.index(*[(f"k{n}" * 30, f"{n} word\n" + '"\\' * 700) for n in range(20)])
         small = self.new_runtime(max_result_chars=4000)
         outcome = self.outcome(small, action="search", query="word", top_k=20)
-        self.assertLessEqual(len(app.json_text(outcome.structured)), 4000)
+        self.assertLessEqual(len(pro.json_text(outcome.structured)), 4000)
         self.assertLessEqual(len(outcome.text), 4000)
         shown = len(outcome.structured["hits"])
         self.assertIn(f"Cut after {shown} hits", outcome.structured["warnings"][0])
@@ -1182,7 +1179,7 @@ class Searching(SearchTest):
 class Cache(SearchTest):
     def blocks_read(self) -> mock.Mock:
         """Counts how often vectors are read from the table."""
-        wrapped = mock.patch.object(app, "vector_blocks", wraps=app.vector_blocks)
+        wrapped = mock.patch.object(pro, "vector_blocks", wraps=pro.vector_blocks)
         read: mock.Mock = self.enterContext_(wrapped)
         return read
 
@@ -1201,14 +1198,14 @@ class Cache(SearchTest):
         self.put([b"\x01" * 128] * 3)
         laid = threading.Event()
 
-        def build(vectors: list[bytes], dimensions: int) -> app.Columns:
+        def build(vectors: list[bytes], dimensions: int) -> pro.Columns:
             columns = build_columns(vectors, dimensions)
             laid.set()
             return columns
 
-        build_columns = app.build_columns
+        build_columns = pro.build_columns
         gate = self.fake.hold(ROUTE)
-        self.enterContext_(mock.patch.object(app, "build_columns", build))
+        self.enterContext_(mock.patch.object(pro, "build_columns", build))
         with self.in_background(lambda: self.found(b"\x01" * 128)) as ended:
             self.assertTrue(laid.wait(WAIT_S))
             self.assertEqual(ended, [])
@@ -1234,12 +1231,12 @@ class Cache(SearchTest):
         self.assertEqual([key for _, key in self.found(b"\x01" * 128)], ["2", "new", "0"])
 
     def test_the_least_recently_used_go_first(self) -> None:
-        room = 2 * app.Vectors(app.Settings())._limit_bytes
+        room = 2 * pro.Vectors(pro.Settings())._limit_bytes
         self.assertEqual(room, 512 << 20)
         for size in (128, 136, 144):
             self.put([b"\x01" * size] * 3, SMALLEST._replace(dimensions=size))
         vectors = self.runtime.vectors
-        vectors._limit_bytes = 2 * app.columns_size(3, 144) + 500
+        vectors._limit_bytes = 2 * pro.columns_size(3, 144) + 500
         read = self.blocks_read()
         reads = []
         for size in (128, 136, 128, 144, 128, 136):
@@ -1254,7 +1251,7 @@ class Cache(SearchTest):
         bits = [luck.randbytes(16) for _ in range(50)]
         self.put(bits, SMALLEST._replace(encoding="binary"))
         streaming = self.new_runtime(vector_cache_mb=0)
-        self.enterContext_(mock.patch.object(app, "VECTOR_BLOCK_ROWS", 7))
+        self.enterContext_(mock.patch.object(pro, "VECTOR_BLOCK_ROWS", 7))
         for encoding, query in (("int8", rows[3]), ("binary", bits[3])):
             wanted = self.found(query, top_k=20, encoding=encoding)
             self.fake.script(ROUTE, vectors_answer(query))
@@ -1268,19 +1265,19 @@ class Cache(SearchTest):
         self.put([b"\x01" * 128] * 20)
         streaming = self.new_runtime(vector_cache_mb=0)
         call = self.call(streaming)
-        self.enterContext_(mock.patch.object(app, "VECTOR_BLOCK_ROWS", 2))
+        self.enterContext_(mock.patch.object(pro, "VECTOR_BLOCK_ROWS", 2))
         built: list[int] = []
 
-        def build(vectors: list[bytes], dimensions: int) -> app.Columns:
+        def build(vectors: list[bytes], dimensions: int) -> pro.Columns:
             built.append(len(vectors))
             call.cancelled.set()
             return build_columns(vectors, dimensions)
 
-        build_columns = app.build_columns
-        self.enterContext_(mock.patch.object(app, "build_columns", build))
+        build_columns = pro.build_columns
+        self.enterContext_(mock.patch.object(pro, "build_columns", build))
         self.fake.script(ROUTE, vectors_answer(b"\x01" * 128))
-        with self.assertRaises(app.Cancelled):
-            app.run_tool(call, {"action": "search", "query": "x", "dimensions": 128})
+        with self.assertRaises(pro.Cancelled):
+            pro.run_tool(call, {"action": "search", "query": "x", "dimensions": 128})
         self.assertEqual(built, [2])
 
     def test_sources_and_projects_are_kept_apart(self) -> None:

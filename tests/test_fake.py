@@ -19,7 +19,6 @@ import unittest
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import fake_perplexity as fp
 from fake_perplexity import Answer, FakePerplexity
 

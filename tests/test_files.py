@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-import perplexity_pro_mcp as app
+from support import pro
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +40,7 @@ class Scratch(unittest.TestCase):
         self.folder = Path(folder.name).resolve()
 
     def data_folder(self, name: str) -> Path:
-        return app.data_folder(app.Settings(data_dir=str(self.folder / name)))
+        return pro.data_folder(pro.Settings(data_dir=str(self.folder / name)))
 
     def names(self) -> list[str]:
         return sorted(path.name for path in self.folder.iterdir())
@@ -72,7 +69,7 @@ class DataFolder(Scratch):
             with self.assertRaises(OSError):
                 self.data_folder(name)
         with self.assertRaises(OSError):
-            app.data_folder(app.Settings(data_dir=""))
+            pro.data_folder(pro.Settings(data_dir=""))
         self.assertEqual(self.names(), ["file"])
 
 
@@ -81,30 +78,30 @@ class OwnFiles(Scratch):
     def test_a_file_is_made_for_its_owner_or_tightened_with_its_contents_kept(self) -> None:
         path = self.folder / "perplexity.db"
         with umask(0):
-            app.own_file(path)
+            pro.own_file(path)
         self.assertEqual(mode_of(path), 0o600)
         path.write_bytes(b"rows")
         path.chmod(0o664)
-        app.own_file(path)
+        pro.own_file(path)
         self.assertEqual((mode_of(path), path.read_bytes()), (0o600, b"rows"))
 
     def test_an_existing_file_is_not_opened_for_that_would_drop_the_locks_on_it(self) -> None:
         path = self.folder / "perplexity.db"
         path.touch(mode=0o644)
         with mock.patch("os.close") as close:
-            app.own_file(path)
+            pro.own_file(path)
         close.assert_not_called()
         self.assertEqual(mode_of(path), 0o600)
 
     def test_a_folder_in_its_place_is_left_to_whoever_opens_it(self) -> None:
-        app.own_file(self.folder)
+        pro.own_file(self.folder)
         self.assertEqual(self.names(), [])
 
     def test_a_copy_is_exact_and_its_owners_alone(self) -> None:
         source, target = self.folder / "a", self.folder / "b"
         source.write_bytes(os.urandom(3 << 20))
         with umask(0):
-            app.copy_file(source, target)
+            pro.copy_file(source, target)
         self.assertEqual(target.read_bytes(), source.read_bytes())
         if POSIX:
             self.assertEqual(mode_of(target), 0o600)
@@ -114,14 +111,14 @@ class OwnFiles(Scratch):
         source.write_bytes(b"new")
         target.write_bytes(b"old")
         with self.assertRaises(FileExistsError):
-            app.copy_file(source, target)
+            pro.copy_file(source, target)
         self.assertEqual(target.read_bytes(), b"old")
 
     def test_a_copy_that_breaks_off_leaves_nothing_that_passes_for_one(self) -> None:
         source, target = self.folder / "a", self.folder / "b"
         source.write_bytes(b"x")
         with mock.patch("os.fsync", side_effect=OSError("disk full")), self.assertRaises(OSError):
-            app.copy_file(source, target)
+            pro.copy_file(source, target)
         self.assertEqual(self.names(), ["a"])
 
 
@@ -129,38 +126,38 @@ class Reading(Scratch):
     def test_text_is_read_without_its_byte_order_mark(self) -> None:
         path = self.folder / "a"
         path.write_bytes("\ufeffGröße\r\n".encode())
-        self.assertEqual(app.read_text(path, 100), "Größe\r\n")
+        self.assertEqual(pro.read_text(path, 100), "Größe\r\n")
 
     def test_the_limit_is_a_limit_on_bytes(self) -> None:
         path = self.folder / "a"
         path.write_bytes("ö".encode() * 5)
-        self.assertEqual(app.read_text(path, 10), "ö" * 5)
+        self.assertEqual(pro.read_text(path, 10), "ö" * 5)
         with self.assertRaisesRegex(ValueError, "larger than 9 bytes"):
-            app.read_text(path, 9)
+            pro.read_text(path, 9)
 
     def test_bytes_are_read_up_to_the_limit(self) -> None:
         path = self.folder / "a"
         path.write_bytes(b"\xff\x00abc")
-        self.assertEqual(app.read_bytes(path, 3), b"\xff\x00a")
-        self.assertEqual(app.read_bytes(path, 100), b"\xff\x00abc")
+        self.assertEqual(pro.read_bytes(path, 3), b"\xff\x00a")
+        self.assertEqual(pro.read_bytes(path, 100), b"\xff\x00abc")
 
     def test_what_is_not_text_or_not_there_is_an_error_of_its_kind(self) -> None:
         path = self.folder / "a"
         path.write_bytes(b"\xff\xfe\x00")
         with self.assertRaises(ValueError):
-            app.read_text(path, 100)
+            pro.read_text(path, 100)
         for missing in (self.folder, self.folder / "none"):
             with self.assertRaises(OSError):
-                app.read_text(missing, 100)
+                pro.read_text(missing, 100)
 
 
 class Replacing(Scratch):
     def test_a_new_file_is_its_owners_alone(self) -> None:
         path = self.folder / "a.json"
         with umask(0):
-            app.replace_file(path, "Größe\n")
+            pro.replace_file(path, "Größe\n")
         self.assertEqual(path.read_bytes(), "Größe\n".encode())
-        app.replace_file(path, b"\xff\r\n")
+        pro.replace_file(path, b"\xff\r\n")
         self.assertEqual(path.read_bytes(), b"\xff\r\n")
         if POSIX:
             self.assertEqual(mode_of(path), 0o600)
@@ -173,7 +170,7 @@ class Replacing(Scratch):
             path.write_text("old")
             path.chmod(mode)
             with umask(0o077):
-                app.replace_file(path, "new")
+                pro.replace_file(path, "new")
             self.assertEqual((mode_of(path), path.read_text()), (mode, "new"))
             path.unlink()
 
@@ -182,7 +179,7 @@ class Replacing(Scratch):
         real, link = self.folder / "real", self.folder / "link"
         real.write_text("old")
         link.symlink_to(real)
-        app.replace_file(link, "new")
+        pro.replace_file(link, "new")
         self.assertTrue(link.is_symlink())
         self.assertEqual(real.read_text(), "new")
 
@@ -192,20 +189,20 @@ class Replacing(Scratch):
         for broken in ("os.fsync", "pathlib.Path.replace"):
             error: Any = KeyboardInterrupt if broken == "os.fsync" else OSError("no")
             with mock.patch(broken, side_effect=error), self.assertRaises((OSError, BaseException)):
-                app.replace_file(path, "new")
+                pro.replace_file(path, "new")
             self.assertEqual((path.read_text(), self.names()), ("old", ["a.json"]), broken)
         with self.assertRaises(ValueError):
-            app.replace_file(path, "half a character: \ud83d")
+            pro.replace_file(path, "half a character: \ud83d")
         self.assertEqual((path.read_text(), self.names()), ("old", ["a.json"]))
 
     def test_a_missing_folder_is_an_os_error(self) -> None:
         with self.assertRaises(OSError):
-            app.replace_file(self.folder / "none" / "a", "x")
+            pro.replace_file(self.folder / "none" / "a", "x")
 
 
 class FindingTheKey(Scratch):
     def settings(self, **variables: str) -> Any:
-        return app.read_settings({"HOME": str(self.folder), **variables})
+        return pro.read_settings({"HOME": str(self.folder), **variables})
 
     def file(self, content: bytes, mode: int = 0o600) -> str:
         path = self.folder / "key"
@@ -215,20 +212,20 @@ class FindingTheKey(Scratch):
         return str(path)
 
     def found(self, name: str) -> Any:
-        return app.find_key(self.settings(PERPLEXITY_API_KEY_FILE=name))
+        return pro.find_key(self.settings(PERPLEXITY_API_KEY_FILE=name))
 
     def test_the_variable_comes_before_the_file(self) -> None:
         name = self.file(b"other")
-        found = app.find_key(self.settings(PERPLEXITY_API_KEY=KEY, PERPLEXITY_API_KEY_FILE=name))
-        self.assertEqual(found, app.FoundKey(KEY, "PERPLEXITY_API_KEY"))
+        found = pro.find_key(self.settings(PERPLEXITY_API_KEY=KEY, PERPLEXITY_API_KEY_FILE=name))
+        self.assertEqual(found, pro.FoundKey(KEY, "PERPLEXITY_API_KEY"))
 
     def test_the_file_is_taken_where_the_variable_holds_no_key(self) -> None:
         name = self.file(f"\ufeff {KEY}\r\n".encode())
         for text in ("", "${PERPLEXITY_API_KEY}", "two words"):
-            found = app.find_key(
+            found = pro.find_key(
                 self.settings(PERPLEXITY_API_KEY=text, PERPLEXITY_API_KEY_FILE=name)
             )
-            self.assertEqual(found, app.FoundKey(KEY, "PERPLEXITY_API_KEY_FILE"))
+            self.assertEqual(found, pro.FoundKey(KEY, "PERPLEXITY_API_KEY_FILE"))
 
     @unittest.skipUnless(POSIX, "modes are POSIX")
     def test_a_file_that_others_may_read_or_write_is_refused(self) -> None:
@@ -240,7 +237,7 @@ class FindingTheKey(Scratch):
             self.assertEqual(self.found(self.file(KEY.encode(), mode)).key, KEY, oct(mode))
 
     def test_without_a_key_every_place_that_was_looked_at_is_named(self) -> None:
-        found = app.find_key(self.settings())
+        found = pro.find_key(self.settings())
         self.assertIsNone(found.key)
         for words in (
             "PERPLEXITY_API_KEY is not set",

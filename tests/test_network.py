@@ -23,11 +23,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from fake_perplexity import Answer, FakePerplexity
-
-import perplexity_pro_mcp as app
+from support import pro
 
 KEY = FakePerplexity.KEY
 CERTIFICATE = Path(__file__).parent / "data" / "localhost.pem"
@@ -140,10 +137,10 @@ def free_port() -> int:
 
 class NetworkCase(unittest.TestCase):
     def setUp(self) -> None:
-        app._trusted.cache_clear()
+        pro._trusted.cache_clear()
         self.pauses = Pauses()
         self.fake = self.entered(FakePerplexity())
-        self.settings = app.Settings(base_url=self.fake.url, connect_timeout_s=5)
+        self.settings = pro.Settings(base_url=self.fake.url, connect_timeout_s=5)
 
     def entered(self, manager: Any) -> Any:
         value = manager.__enter__()
@@ -156,20 +153,20 @@ class NetworkCase(unittest.TestCase):
         self.settings = self.settings._replace(base_url=server.url)
         return server
 
-    def send(self, method: str, path: str, **more: Any) -> app.Reply:
-        return app.request(self.settings, KEY, app.Outgoing(method, path, **more), self.pauses)
+    def send(self, method: str, path: str, **more: Any) -> pro.Reply:
+        return pro.request(self.settings, KEY, pro.Outgoing(method, path, **more), self.pauses)
 
-    def get(self, **more: Any) -> app.Reply:
+    def get(self, **more: Any) -> pro.Reply:
         return self.send("GET", "/v1/models", **more)
 
-    def post(self, **more: Any) -> app.Reply:
+    def post(self, **more: Any) -> pro.Reply:
         more.setdefault("body", {"query": "a"})
         return self.send("POST", "/search", **more)
 
-    def failure(self, call: Callable[[], object]) -> app.ToolError:
+    def failure(self, call: Callable[[], object]) -> pro.ToolError:
         """The error of a call, after what holds for every error."""
         began = time.monotonic()
-        with self.assertRaises(app.ToolError) as caught:
+        with self.assertRaises(pro.ToolError) as caught:
             call()
         error = caught.exception
         self.assertLess(time.monotonic() - began, 5)
@@ -179,10 +176,10 @@ class NetworkCase(unittest.TestCase):
         self.assertTrue(error.__context__ is None or error.__suppress_context__)
         return error
 
-    def failed_get(self, **more: Any) -> app.ToolError:
+    def failed_get(self, **more: Any) -> pro.ToolError:
         return self.failure(lambda: self.get(**more))
 
-    def failed_post(self, **more: Any) -> app.ToolError:
+    def failed_post(self, **more: Any) -> pro.ToolError:
         return self.failure(lambda: self.post(**more))
 
     def answered(self, *answers: Answer) -> None:
@@ -199,7 +196,7 @@ class Sent(NetworkCase):
             "host": self.fake.url.removeprefix("http://"),
             "authorization": f"Bearer {KEY}",
             "accept": "application/json",
-            "user-agent": app.USER_AGENT,
+            "user-agent": pro.USER_AGENT,
             "connection": "close",
             "content-type": "application/json",
             "content-length": str(len('{"query":"caf\u00e9?"}'.encode())),
@@ -221,10 +218,10 @@ class Sent(NetworkCase):
         relay = Relay(0, OK.replace(b" 200 ", b" 203 "))
         for host in ("api.perplexity.ai", "api.perplexity.ai.example.org"):
             server = self.raw(relay)
-            self.settings = app.Settings(base_url=f"http://{host}:{server.port}")
+            self.settings = pro.Settings(base_url=f"http://{host}:{server.port}")
             with resolving(("127.0.0.1", server.port)):
                 self.get()
-        self.assertIn(f"X-Pplx-Integration: {app.USER_AGENT}\r\n", relay.heads[0])
+        self.assertIn(f"X-Pplx-Integration: {pro.USER_AGENT}\r\n", relay.heads[0])
         self.assertNotIn("x-pplx", relay.heads[1].lower())
 
     def test_the_path_of_the_base_address_comes_first(self) -> None:
@@ -236,7 +233,7 @@ class Sent(NetworkCase):
         deep: Any = []
         for _ in range(100_000):
             deep = [deep]
-        with mock.patch.object(app, "MAX_BODY_BYTES", 100):
+        with mock.patch.object(pro, "MAX_BODY_BYTES", 100):
             for value in (float("nan"), float("inf"), {1, 2}, deep, "a" * 89):
                 error = self.failed_post(body={"query": value})
                 self.assertEqual((error.kind, error.sent), ("invalid_request", False))
@@ -251,11 +248,11 @@ class Sent(NetworkCase):
             self.assertFalse(error.sent)
             self.assertNotIn(path, error.message)
         for key in ("pplx-a\r\nX-Evil: 1", "pplx-\ud800"):
-            with self.assertRaises(app.ToolError) as caught:
-                app.request(self.settings, key, app.Outgoing("GET", "/v1/models"), self.pauses)
+            with self.assertRaises(pro.ToolError) as caught:
+                pro.request(self.settings, key, pro.Outgoing("GET", "/v1/models"), self.pauses)
             self.assertNotIn("pplx-", str(caught.exception))
         for host in ("a..b", "x" * 70 + ".example"):
-            self.settings = app.Settings(base_url=f"http://{host}")
+            self.settings = pro.Settings(base_url=f"http://{host}")
             self.assertFalse(self.failed_get().sent)
         self.assertEqual((self.fake.requests, self.pauses), ([], []))
 
@@ -279,7 +276,7 @@ class Answered(NetworkCase):
         now, late_s = time.monotonic, [0.0]
         wait = mock.Mock(side_effect=lambda seconds: late_s.append(1000 if seconds else 0))
         with mock.patch.object(time, "monotonic", lambda: now() + sum(late_s)):
-            reply = app.request(self.settings, KEY, app.Outgoing("GET", "/v1/models"), wait)
+            reply = pro.request(self.settings, KEY, pro.Outgoing("GET", "/v1/models"), wait)
         self.assertEqual(sum(late_s), 1000)
         self.assertLess(reply.elapsed_ms, 5000)
 
@@ -383,7 +380,7 @@ class Refused(NetworkCase):
                 self.answered(Answer(400, body))
                 self.assertIn(f', saying "{said}"; ', self.failed_get().message)
                 parsed = json.loads(body) if isinstance(body, str) else body
-                self.assertEqual(app.upstream_message(parsed, KEY), said)
+                self.assertEqual(pro.upstream_message(parsed, KEY), said)
 
     def test_a_body_without_a_message_leaves_a_plain_sentence(self) -> None:
         deep = '{"error":' * 900 + '"x"' + "}" * 900
@@ -405,7 +402,7 @@ class Refused(NetworkCase):
         self.answered(Answer(400, {"error": {"message": f"{echoed}{' word' * 200_000}"}}))
         message = self.failed_get().message
         self.assertIn("word word", message)
-        self.assertLess(len(message), app.MAX_ERROR_CHARS + 200)
+        self.assertLess(len(message), pro.MAX_ERROR_CHARS + 200)
         for secret in (other, "AAAA", "abab"):
             self.assertNotIn(secret, message)
 
@@ -455,7 +452,7 @@ class Refused(NetworkCase):
 class Broken(NetworkCase):
     """Connections that fail: after something was sent, a POST must not be repeated."""
 
-    def once(self, error: app.ToolError, kind: str, word: str) -> None:
+    def once(self, error: pro.ToolError, kind: str, word: str) -> None:
         self.assertEqual((error.kind, error.sent), (kind, True))
         self.assertIn(word, error.message)
         self.assertIn("may have been accepted and billed", error.message)
@@ -577,7 +574,7 @@ class Broken(NetworkCase):
             head + b"\r\n" + text,
             head + b'\r\n{"a":1}' + b" " * 200_000,
         ):
-            with self.subTest(data[:60]), mock.patch.object(app, "MAX_REPLY_BYTES", 200_000):
+            with self.subTest(data[:60]), mock.patch.object(pro, "MAX_REPLY_BYTES", 200_000):
                 self.raw(sends(data))
                 error = self.failed_post()
                 self.assertEqual((error.kind, error.sent), ("unexpected_response", True))
@@ -606,7 +603,7 @@ class Connecting(NetworkCase):
             self.assertEqual(self.post().status, 200)
 
     def test_an_unknown_name_is_called_a_matter_of_dns(self) -> None:
-        self.settings = app.Settings()
+        self.settings = pro.Settings()
         unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         with mock.patch.object(socket, "getaddrinfo", side_effect=unknown):
             error = self.failed_get()
@@ -642,8 +639,8 @@ class Connecting(NetworkCase):
             self.get()
             self.settings = self.settings._replace(connect_timeout_s=0.9)
             self.get()
-        self.assertEqual(allowed[:2], [app._ADDRESS_S] * 2)
-        self.assertGreater(allowed[2] or 0, app._ADDRESS_S)
+        self.assertEqual(allowed[:2], [pro._ADDRESS_S] * 2)
+        self.assertGreater(allowed[2] or 0, pro._ADDRESS_S)
         self.assertLessEqual(allowed[3] or 9, 0.3)
         self.assertGreater(allowed[5] or 0, 0.3)
         self.assertLessEqual(allowed[5] or 9, 0.9)
@@ -712,7 +709,7 @@ class Repeated(NetworkCase):
         self.fake.script("GET /v1/models", Answer(429, headers=(("retry-after", value),)))
         try:
             self.get()
-        except app.ToolError:
+        except pro.ToolError:
             return None
         return self.pauses.between()[0]
 
@@ -731,10 +728,10 @@ class Repeated(NetworkCase):
         values = ["-1", "soon", "1e1", "NaN", "inf", "0x10", "1 2", "\u00b2", past, "1_0", ";"]
         values += ["Mon, 99 Foo 2026 99:99:99 GMT", "," * 50, "1, 2"]
         for value in values:
-            self.assertIsNone(app.read_retry_after(value), value)
+            self.assertIsNone(pro.read_retry_after(value), value)
         wait_s = self.asked("soon") or 0
         self.assertTrue(0.5 <= wait_s <= 1.5, wait_s)
-        app.read_retry_after("Fri, 31 Dec 9999 23:59:59 -2359")  # whatever it is, no exception
+        pro.read_retry_after("Fri, 31 Dec 9999 23:59:59 -2359")  # whatever it is, no exception
 
     def test_a_retry_after_over_the_limit_fails_at_once_and_is_named(self) -> None:
         later = email.utils.formatdate(time.time() + 5000, usegmt=True)
@@ -778,24 +775,24 @@ class Repeated(NetworkCase):
         self.assertEqual(self.pauses[2], 0)
 
     def test_cancelling_before_an_attempt_sends_nothing_and_hangs_up(self) -> None:
-        for stop in (app.Cancelled, KeyboardInterrupt):
+        for stop in (pro.Cancelled, KeyboardInterrupt):
             heads: list[bytes] = []
 
             def note(connection: socket.socket, heads: list[bytes] = heads) -> None:
                 heads.append(connection.recv(100))
 
             server = self.raw(note)
-            outgoing = app.Outgoing("POST", "/search", {})
+            outgoing = pro.Outgoing("POST", "/search", {})
             with self.assertRaises(stop):
-                app.request(self.settings, KEY, outgoing, mock.Mock(side_effect=stop))
+                pro.request(self.settings, KEY, outgoing, mock.Mock(side_effect=stop))
             self.assertTrue(server.idle.acquire(timeout=5))
             self.assertEqual(heads, [b""])
 
     def test_cancelling_between_attempts_ends_the_call(self) -> None:
         self.fake.always("POST /search", Answer(429))
-        wait = mock.Mock(side_effect=[None, app.Cancelled])
-        with self.assertRaises(app.Cancelled):
-            app.request(self.settings, KEY, app.Outgoing("POST", "/search", {}), wait)
+        wait = mock.Mock(side_effect=[None, pro.Cancelled])
+        with self.assertRaises(pro.Cancelled):
+            pro.request(self.settings, KEY, pro.Outgoing("POST", "/search", {}), wait)
         self.assertEqual(len(self.fake.requests), 1)
 
 
@@ -808,9 +805,9 @@ class Certificates(NetworkCase):
 
     def trusting(self, path: object) -> None:
         os.environ["SSL_CERT_FILE"] = str(path)
-        app._trusted.cache_clear()
+        pro._trusted.cache_clear()
 
-    def refused(self) -> app.ToolError:
+    def refused(self) -> pro.ToolError:
         error = self.failed_post()
         self.assertEqual((error.kind, error.sent), ("network_timeout", False))
         self.assertIn("could not be verified", error.message)
@@ -836,12 +833,12 @@ class Certificates(NetworkCase):
         with mock.patch.dict(os.environ, {"SSLKEYLOGFILE": str(log)}):
             self.assertEqual([self.post().body for _ in range(3)], [{}] * 3)
         self.assertFalse(log.exists())
-        self.assertEqual(app._trusted.cache_info().misses, 1)
+        self.assertEqual(pro._trusted.cache_info().misses, 1)
 
     def test_a_certificate_for_another_host_is_refused(self) -> None:
         server = self.raw(sends(OK), tls=True)
         self.trusting(CERTIFICATE)
-        self.settings = app.Settings(base_url=f"https://wrong.example:{server.port}")
+        self.settings = pro.Settings(base_url=f"https://wrong.example:{server.port}")
         with resolving(("127.0.0.1", server.port)):
             self.assertIn("wrong.example", self.refused().message)
 
@@ -854,7 +851,7 @@ class Certificates(NetworkCase):
 
     def test_a_server_without_tls_is_told_apart(self) -> None:
         server = self.raw(lambda connection: connection.sendall(OK))
-        self.settings = app.Settings(base_url=f"https://127.0.0.1:{server.port}", max_attempts=1)
+        self.settings = pro.Settings(base_url=f"https://127.0.0.1:{server.port}", max_attempts=1)
         error = self.failed_post()
         self.assertEqual((error.kind, error.sent), ("network_timeout", False))
         self.assertRegex(error.message, r"No TLS connection|was reset before anything was sent")
@@ -863,7 +860,7 @@ class Certificates(NetworkCase):
         stop = threading.Event()
         self.addCleanup(stop.set)
         server = self.raw(lambda _: waits(stop))
-        self.settings = app.Settings(
+        self.settings = pro.Settings(
             base_url=f"https://127.0.0.1:{server.port}", connect_timeout_s=SHORT_S, max_attempts=1
         )
         error = self.failed_post()
@@ -935,7 +932,7 @@ class Proxies(NetworkCase):
 
     def test_http_goes_to_the_proxy_with_the_whole_address(self) -> None:
         relay = Relay(0, OK.replace(b" 200 ", b" 203 "))
-        self.settings = app.Settings(base_url="http://elsewhere.example:81/base")
+        self.settings = pro.Settings(base_url="http://elsewhere.example:81/base")
         self.behind(relay, http_proxy="http://me:word@{}")
         self.get()
         head = relay.heads[0]
@@ -958,8 +955,8 @@ class Proxies(NetworkCase):
         for no_proxy in (*direct, *proxied):
             with self.subTest(no_proxy):
                 values = (("https_proxy", "http://127.0.0.1:1"), ("no_proxy", no_proxy))
-                settings = app.Settings(base_url="https://api.example.org:8443", proxies=values)
-                self.assertEqual(app._proxy_for(settings) is None, no_proxy in direct)
+                settings = pro.Settings(base_url="https://api.example.org:8443", proxies=values)
+                self.assertEqual(pro._proxy_for(settings) is None, no_proxy in direct)
 
     def test_only_the_settings_say_whether_the_proxy_is_passed_by(self) -> None:
         api = self.raw(sends(OK), tls=True)
@@ -972,7 +969,7 @@ class Proxies(NetworkCase):
         with mock.patch.dict(os.environ, {"no_proxy": "*"}):  # loopback is no exception either
             self.failed_post()
         self.assertEqual((len(refusing.heads), api.connections), (1, 1))
-        self.settings = app.Settings(base_url=self.fake.url, proxies=self.settings.proxies)
+        self.settings = pro.Settings(base_url=self.fake.url, proxies=self.settings.proxies)
         self.assertEqual(self.get().status, 200)  # HTTPS_PROXY is not for http
 
     def test_a_proxy_that_cannot_be_used_is_named_by_its_variable_only(self) -> None:
@@ -1048,10 +1045,10 @@ class Proxies(NetworkCase):
 class Streamed(NetworkCase):
     def events(self, **more: Any) -> list[dict[str, Any]]:
         more.setdefault("body", {"preset": "fast", "input": "a"})
-        outgoing = app.Outgoing("POST", "/v1/agent", **more)
-        return list(app.stream(self.settings, KEY, outgoing, self.pauses))
+        outgoing = pro.Outgoing("POST", "/v1/agent", **more)
+        return list(pro.stream(self.settings, KEY, outgoing, self.pauses))
 
-    def failed(self, **more: Any) -> app.ToolError:
+    def failed(self, **more: Any) -> pro.ToolError:
         return self.failure(lambda: self.events(**more))
 
     def streams(self, *pieces: bytes) -> list[dict[str, Any]]:
@@ -1072,8 +1069,8 @@ class Streamed(NetworkCase):
         gate = threading.Event()
         pieces = ('data: {"type":"a"}\n\n', gate, DONE)
         self.fake.script("POST /v1/agent", Answer(events=pieces))
-        outgoing = app.Outgoing("POST", "/v1/agent", {})
-        stream = app.stream(self.settings, KEY, outgoing, self.pauses)
+        outgoing = pro.Outgoing("POST", "/v1/agent", {})
+        stream = pro.stream(self.settings, KEY, outgoing, self.pauses)
         self.assertEqual(next(stream), {"type": "a"})
         gate.set()
         self.assertEqual(list(stream), [{"type": "response.completed"}])
@@ -1112,8 +1109,8 @@ class Streamed(NetworkCase):
 
     def test_each_terminal_event_ends_the_stream(self) -> None:
         ends = ("completed", "failed", "incomplete", "cancelled")
-        self.assertEqual(app.LAST_EVENTS, {"error", *(f"response.{end}" for end in ends)})
-        for kind in app.LAST_EVENTS:
+        self.assertEqual(pro.LAST_EVENTS, {"error", *(f"response.{end}" for end in ends)})
+        for kind in pro.LAST_EVENTS:
             data = b'data: {"type":"%s"}\n\ndata: {"type":"later"}\n\n' % kind.encode()
             self.assertEqual(self.streams(data), [{"type": kind}])
         self.assertEqual(self.streams(DONE.strip()), [{"type": "response.completed"}])
@@ -1141,8 +1138,8 @@ class Streamed(NetworkCase):
             with self.subTest(data):
                 self.raw(sends(data))
                 seen: list[Any] = []
-                outgoing = app.Outgoing("POST", "/v1/agent", {})
-                events = app.stream(self.settings, KEY, outgoing, self.pauses)
+                outgoing = pro.Outgoing("POST", "/v1/agent", {})
+                events = pro.stream(self.settings, KEY, outgoing, self.pauses)
                 error = self.failure(functools.partial(seen.extend, events))
                 self.assertTrue(error.sent)
                 self.assertIn("before", error.message)
@@ -1193,7 +1190,7 @@ class Streamed(NetworkCase):
 
     def test_a_stream_over_the_cap_is_refused(self) -> None:
         self.raw(sends(SSE + b": " + b"a" * 300_000))
-        with mock.patch.object(app, "MAX_REPLY_BYTES", 100_000):
+        with mock.patch.object(pro, "MAX_REPLY_BYTES", 100_000):
             error = self.failed()
         self.assertIn("larger than", error.message)
         self.assertTrue(error.sent)
@@ -1210,8 +1207,8 @@ class Streamed(NetworkCase):
             connection.recv(1)  # returns when the client hangs up
 
         server = self.raw(handler)
-        outgoing = app.Outgoing("POST", "/v1/agent", {})
-        stream: Any = app.stream(self.settings, KEY, outgoing, self.pauses)
+        outgoing = pro.Outgoing("POST", "/v1/agent", {})
+        stream: Any = pro.stream(self.settings, KEY, outgoing, self.pauses)
         next(stream)
         stream.close()
         self.assertTrue(server.idle.acquire(timeout=5))
@@ -1220,7 +1217,7 @@ class Streamed(NetworkCase):
 class Tidy(NetworkCase):
     def test_no_connection_is_left_open(self) -> None:
         opened: list[Any] = []
-        real = app._opened
+        real = pro._opened
 
         def noting(*given: Any) -> Any:
             opened.append(real(*given))
@@ -1237,15 +1234,15 @@ class Tidy(NetworkCase):
         urls = [*(self.raw(handler).url for handler in cases), f"http://127.0.0.1:{free_port()}"]
         with (
             warnings.catch_warnings(record=True) as noted,
-            mock.patch.object(app, "_opened", noting),
+            mock.patch.object(pro, "_opened", noting),
         ):
             warnings.simplefilter("always")
             for url in urls:
                 self.settings = self.settings._replace(base_url=url)
-                with contextlib.suppress(app.ToolError):
+                with contextlib.suppress(pro.ToolError):
                     self.post()
-                with contextlib.suppress(app.ToolError):
-                    list(app.stream(self.settings, KEY, app.Outgoing("POST", "/a"), self.pauses))
+                with contextlib.suppress(pro.ToolError):
+                    list(pro.stream(self.settings, KEY, pro.Outgoing("POST", "/a"), self.pauses))
             gc.collect()  # a failed connection hangs in a cycle with its error
         self.assertEqual([str(note.message) for note in noted], [])
         self.assertGreaterEqual(len(opened), 8)

@@ -5,18 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import random
-import sys
 import time
 import unittest
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from golden import assert_golden
-
-import perplexity_pro_mcp as app
+from support import pro
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -191,7 +185,7 @@ def each(*values: Json) -> tuple[Json, ...]:
 
 
 def run_with(*items: Json, **keys: Json) -> Any:
-    return app.read_run({"status": "completed", "output": list(items), **keys})
+    return pro.read_run({"status": "completed", "output": list(items), **keys})
 
 
 def message(*texts: Json) -> Json:
@@ -207,7 +201,7 @@ def page(number: Json, url: Json = "https://a.example/", **more: Json) -> Json:
 
 
 def source(url: str, *ids: int) -> Any:
-    return app.Source(url, "T", None, ids[0] if ids else None, list(ids))
+    return pro.Source(url, "T", None, ids[0] if ids else None, list(ids))
 
 
 def golden_pairs(cases: list[Json], make: Callable[[Json], Json]) -> str:
@@ -220,7 +214,7 @@ def golden_pairs(cases: list[Json], make: Callable[[Json], Json]) -> str:
 
 class Refusals(unittest.TestCase):
     def assert_refused(self, words: str, work: Callable[..., Any], *values: Json) -> None:
-        with self.assertRaises(app.ToolError, msg=repr(values)[:100]) as caught:
+        with self.assertRaises(pro.ToolError, msg=repr(values)[:100]) as caught:
             work(*values)
         self.assertEqual(caught.exception.kind, "invalid_request")
         self.assertRegex(caught.exception.message, words)
@@ -241,7 +235,7 @@ class Filters(Refusals):
             "gov": "gov",
             "_dmarc.a-b.co.uk": "_dmarc.a-b.co.uk",
         }.items():
-            self.assertEqual(app.checked_domains([entry]), [domain])
+            self.assertEqual(pro.checked_domains([entry]), [domain])
 
     def test_what_is_no_domain_is_refused_by_name(self) -> None:
         for entry in (
@@ -250,20 +244,20 @@ class Filters(Refusals):
             *("a.com,b.com", "a.com\nb.com", "ftp://a.com", "-a.com-", "a.-b.com", "a.com\x00"),
             *("a" * 254, "\u00fc" * 64 + ".com", "\u00fc" * 5_000_000, "\ud83d.com", "[::1]"),
         ):
-            self.assert_refused(r"\Adomains: .* is not a bare domain", app.checked_domains, [entry])
+            self.assert_refused(r"\Adomains: .* is not a bare domain", pro.checked_domains, [entry])
 
     def test_domains_are_all_allowed_or_all_denied_and_at_most_twenty(self) -> None:
         for mixed in (["a.com", "-b.com"], ["-a.com", "a.com"]):
-            self.assert_refused(r"\Adomains: .* cannot be mixed", app.checked_domains, mixed)
+            self.assert_refused(r"\Adomains: .* cannot be mixed", pro.checked_domains, mixed)
         twenty = [f"a{number}.com" for number in range(20)]
-        self.assertEqual(app.checked_domains(twenty), twenty)
-        self.assert_refused(r"\Adomains: .*20 entries, not 21", app.checked_domains, [*twenty, "b"])
+        self.assertEqual(pro.checked_domains(twenty), twenty)
+        self.assert_refused(r"\Adomains: .*20 entries, not 21", pro.checked_domains, [*twenty, "b"])
 
     def test_each_domain_is_sent_once_and_an_empty_list_not_at_all(self) -> None:
-        domains = app.checked_domains(["a.com", "A.com", "b.com", "a.com."])
+        domains = pro.checked_domains(["a.com", "A.com", "b.com", "a.com."])
         self.assertEqual(domains, ["a.com", "b.com"])
-        self.assertIsNone(app.checked_domains([]))
-        self.assertIsNone(app.checked_domains(None))
+        self.assertIsNone(pro.checked_domains([]))
+        self.assertIsNone(pro.checked_domains(None))
 
     def test_dates_are_turned_round(self) -> None:
         for text, wire in {
@@ -271,8 +265,8 @@ class Filters(Refusals):
             "2024-02-29": "02/29/2024",
             "0001-12-31": "12/31/0001",
         }.items():
-            self.assertEqual(app.wire_date("after", text), wire)
-        self.assertIsNone(app.wire_date("after", None))
+            self.assertEqual(pro.wire_date("after", text), wire)
+        self.assertIsNone(pro.wire_date("after", None))
 
     def test_dates_in_other_forms_or_of_no_calendar_are_refused_by_name(self) -> None:
         for text in (
@@ -280,44 +274,44 @@ class Filters(Refusals):
             *("02/01/2026", "2026-1-5", "20260105", "2026-W01-1", "2026-01-05T00:00:00"),
             *(" 2026-01-05", "2026-01-05\n", "", "today", "\u0662026-01-05", "x" * 10_000),
         ):
-            self.assert_refused(r"\Abefore: must be a date .* not ", app.wire_date, "before", text)
+            self.assert_refused(r"\Abefore: must be a date .* not ", pro.wire_date, "before", text)
 
     def test_spans_run_forwards(self) -> None:
         names = ("after", "before")
-        app.checked_span(names, "2026-01-05", "2026-01-05")
-        app.checked_span(names, None, None)
-        app.checked_span(names, "2026-01-05", None)
+        pro.checked_span(names, "2026-01-05", "2026-01-05")
+        pro.checked_span(names, None, None)
+        pro.checked_span(names, "2026-01-05", None)
         for before, words in (
             ("2026-01-05", r"\Aafter: must not be later than before"),
             ("x", r"\Abefore: must be a date"),
         ):
-            self.assert_refused(words, app.checked_span, names, "2026-01-06", before)
+            self.assert_refused(words, pro.checked_span, names, "2026-01-06", before)
 
     def test_countries_have_two_letters(self) -> None:
         for text in ("us", "US", "Us"):
-            self.assertEqual(app.checked_country(text), "US")
-        self.assertIsNone(app.checked_country(None))
+            self.assertEqual(pro.checked_country(text), "US")
+        self.assertIsNone(pro.checked_country(None))
         for text in ("", "u", "usa", "U1", "u s", "US\n", "\u00fcs"):
-            self.assert_refused(r"\Acountry: .*such as US", app.checked_country, text)
+            self.assert_refused(r"\Acountry: .*such as US", pro.checked_country, text)
 
     def test_recency_and_dates_exclude_each_other(self) -> None:
         for name in ("after", "before"):
             date: Json = {name: "2026-01-05"}
-            args: Any = app.AskArgs("q", recency="day", **date)
-            self.assert_refused(r"\Arecency: cannot be combined", app.filters_of, args)
+            args: Any = pro.AskArgs("q", recency="day", **date)
+            self.assert_refused(r"\Arecency: cannot be combined", pro.filters_of, args)
         for name in ("after", "before", "updated_after", "updated_before"):
             date = {name: "2026-01-05"}
-            args = app.SearchArgs("q", recency="day", **date)
-            self.assert_refused(r"\Arecency: cannot be combined", app._search_request, args)
+            args = pro.SearchArgs("q", recency="day", **date)
+            self.assert_refused(r"\Arecency: cannot be combined", pro._search_request, args)
 
     def test_languages_are_two_small_letters_and_at_most_twenty(self) -> None:
         for codes in (["EN"], ["eng"], ["e"], [""], ["en", "de "], ["en"] * 21):
-            args = app.SearchArgs("q", languages=codes)
-            self.assert_refused(r"\Alanguages: ", app._search_request, args)
+            args = pro.SearchArgs("q", languages=codes)
+            self.assert_refused(r"\Alanguages: ", pro._search_request, args)
 
     def test_only_filters_that_are_given_count(self) -> None:
-        self.assertFalse(app.filters_of(app.AskArgs("q", domains=[])).given())
-        self.assertTrue(app.filters_of(app.AskArgs("q", max_results=1)).given())
+        self.assertFalse(pro.filters_of(pro.AskArgs("q", domains=[])).given())
+        self.assertTrue(pro.filters_of(pro.AskArgs("q", max_results=1)).given())
 
 
 class Bodies(Refusals):
@@ -325,25 +319,25 @@ class Bodies(Refusals):
 
     def test_agent_bodies_are_those_that_were_reviewed(self) -> None:
         def body(case: dict[str, Json]) -> Json:
-            filters = app.Filters(**case.get("filters", {}))
-            return app.agent_body(app.AgentRequest(**{**case, "filters": filters}))
+            filters = pro.Filters(**case.get("filters", {}))
+            return pro.agent_body(pro.AgentRequest(**{**case, "filters": filters}))
 
         assert_golden(self, "agent_bodies.jsonl", golden_pairs(AGENT_REQUESTS, body))
 
     def test_only_a_run_in_the_background_is_stored(self) -> None:
         for background in (True, False):
-            body = app.agent_body(app.AgentRequest("q", preset="medium", background=background))
+            body = pro.agent_body(pro.AgentRequest("q", preset="medium", background=background))
             self.assertIs(body["store"], background)
             self.assertEqual("background" in body, background)
 
     def test_search_bodies_are_those_that_were_reviewed(self) -> None:
         def body(case: dict[str, Json]) -> Json:
-            return app.search_body(app._search_request(app.SearchArgs(**case)))
+            return pro.search_body(pro._search_request(pro.SearchArgs(**case)))
 
         assert_golden(self, "search_bodies.jsonl", golden_pairs(SEARCHES, body))
 
     def test_every_option_of_a_search_reaches_the_body(self) -> None:
-        args = app.SearchArgs(
+        args = pro.SearchArgs(
             query=["rust borrow checker", "zig comptime"],
             search_type="web",
             max_results=6,
@@ -358,7 +352,7 @@ class Bodies(Refusals):
             country="us",
         )
         self.assertEqual(
-            app.search_body(app._search_request(args)),
+            pro.search_body(pro._search_request(args)),
             {
                 "query": ["rust borrow checker", "zig comptime"],
                 "search_type": "web",
@@ -377,28 +371,28 @@ class Bodies(Refusals):
 
     def test_a_message_of_an_old_turn_names_its_kind(self) -> None:
         self.assertEqual(
-            app.message_item("assistant", "OK"),
+            pro.message_item("assistant", "OK"),
             {"type": "message", "role": "assistant", "content": "OK"},
         )
 
     def test_schemas_that_the_api_answers_with_a_riddle_are_refused(self) -> None:
-        self.assertIsNone(app.checked_schema(None))
-        self.assertEqual(app.checked_schema(SCHEMA), SCHEMA)
+        self.assertIsNone(pro.checked_schema(None))
+        self.assertEqual(pro.checked_schema(SCHEMA), SCHEMA)
         local = {"type": "object", "$defs": {"a": {}}, "properties": {"a": {"$ref": "#/$defs/a"}}}
-        self.assertEqual(app.checked_schema(local), local)
+        self.assertEqual(pro.checked_schema(local), local)
         for schema in each({}, {"type": "array"}, {"type": ["object"]}, {"properties": {}}):
-            self.assert_refused(r'\Ajson_schema: .*"type": "object"', app.checked_schema, schema)
+            self.assert_refused(r'\Ajson_schema: .*"type": "object"', pro.checked_schema, schema)
         foreign = {"type": "object", "properties": {"a": {"$ref": "https://example.org/s.json"}}}
-        self.assert_refused(r"\Ajson_schema: .*\$ref", app.checked_schema, foreign)
+        self.assert_refused(r"\Ajson_schema: .*\$ref", pro.checked_schema, foreign)
         words = {"type": "object", "description": '"$ref":"http://x"'}
-        self.assertEqual(app.checked_schema(words), words)
+        self.assertEqual(pro.checked_schema(words), words)
         large = {"type": "object", "description": "x" * 20_000}
-        self.assert_refused(r"\Ajson_schema: .*20000 characters", app.checked_schema, large)
+        self.assert_refused(r"\Ajson_schema: .*20000 characters", pro.checked_schema, large)
 
 
 class Runs(unittest.TestCase):
     def test_a_good_reply_is_read_whole(self) -> None:
-        run = app.read_run(GOOD_RUN)
+        run = pro.read_run(GOOD_RUN)
         self.assertEqual(run.id, "resp_7c0e4d56-1f7a-4a55-9b1e-5f3c2d1e0a01")
         self.assertEqual((run.status, run.finished), ("completed", True))
         self.assertEqual((run.error, run.incomplete_reason, run.warnings), (None, None, []))
@@ -408,11 +402,11 @@ class Runs(unittest.TestCase):
         self.assertEqual(
             run.sources,
             [
-                app.Source("https://example.org/everest", "Mount Everest", "2024-02-11", 1, [1]),
-                app.Source("https://example.org/peaks", "Highest peaks", None, 2, [2]),
-                app.Source("https://example.net/", "N", None, None, []),
-                app.Source("https://example.com/q", "", None, None, []),
-                app.Source("https://example.com/a", "A", None, None, []),
+                pro.Source("https://example.org/everest", "Mount Everest", "2024-02-11", 1, [1]),
+                pro.Source("https://example.org/peaks", "Highest peaks", None, 2, [2]),
+                pro.Source("https://example.net/", "N", None, None, []),
+                pro.Source("https://example.com/q", "", None, None, []),
+                pro.Source("https://example.com/a", "A", None, None, []),
             ],
         )
         self.assertEqual((run.usage.cost_nano, run.usage.total_tokens), (1_220_000, 3252))
@@ -430,20 +424,20 @@ class Runs(unittest.TestCase):
         read = 0
         for body in odd_forms(GOOD_RUN):
             try:
-                run = app.read_run(body)
-            except app.ToolError as error:
+                run = pro.read_run(body)
+            except pro.ToolError as error:
                 self.assertEqual((error.kind, error.sent), ("unexpected_response", True))
                 continue
             read += 1
             for name, kind in kinds.items():
                 self.assertIsInstance(getattr(run, name), kind, name)
             for found in run.sources:
-                self.assertTrue(app.usable_url(found.url) and isinstance(found.title, str))
+                self.assertTrue(pro.usable_url(found.url) and isinstance(found.title, str))
                 self.assertTrue(all(type(number) is int for number in found.ids))
-            app.citations_of(run.answer, run.sources)
-            app.answer_json_of(run.answer)
-            app.outside_domains([found.url for found in run.sources], ["example.org"])
-            app.json_text(app.plain(run))
+            pro.citations_of(run.answer, run.sources)
+            pro.answer_json_of(run.answer)
+            pro.outside_domains([found.url for found in run.sources], ["example.org"])
+            pro.json_text(pro.jsonable(run))
         self.assertGreater(read, 1500)
 
     def test_several_parts_may_be_odd_at_once(self) -> None:
@@ -463,14 +457,14 @@ class Runs(unittest.TestCase):
             if isinstance(body, dict):
                 body.setdefault("status", "completed")
             try:
-                app.json_text(app.plain(app.read_run(body)))
-            except app.ToolError as error:
+                pro.json_text(pro.jsonable(pro.read_run(body)))
+            except pro.ToolError as error:
                 self.assertEqual(error.kind, "unexpected_response")
 
     def test_what_is_no_run_says_that_it_may_have_been_billed(self) -> None:
         for body in each(None, [], "x", {}, {"status": None}, {"status": " "}, {"status": 5}):
-            with self.assertRaises(app.ToolError) as caught:
-                app.read_run(body)
+            with self.assertRaises(pro.ToolError) as caught:
+                pro.read_run(body)
             self.assertEqual(caught.exception.kind, "unexpected_response")
             self.assertTrue(caught.exception.sent)
 
@@ -489,7 +483,7 @@ class Runs(unittest.TestCase):
             ("paused", error, True),
             ("in_progress", "it broke", True),
         ):
-            run = app.read_run({"status": status, "error": held})
+            run = pro.read_run({"status": status, "error": held})
             self.assertEqual((run.status, run.finished), (status, over))
             self.assertEqual(run.error is not None, held is not None)
 
@@ -504,9 +498,9 @@ class Runs(unittest.TestCase):
             (True, "the run failed without saying why"),
             ({"message": "x" * 5000}, "x" * 299 + "\u2026"),
         ):
-            self.assertEqual(app.read_run({"status": "failed", "error": error}).error, words)
+            self.assertEqual(pro.read_run({"status": "failed", "error": error}).error, words)
         for nothing in each(None, "", {}, [], False, 0):
-            self.assertIsNone(app.read_run({"status": "completed", "error": nothing}).error)
+            self.assertIsNone(pro.read_run({"status": "completed", "error": nothing}).error)
 
     def test_the_name_of_a_preset_is_no_model_until_the_run_is_over(self) -> None:
         for status, model, shown in (
@@ -518,23 +512,23 @@ class Runs(unittest.TestCase):
             ("completed", " ", None),
             ("completed", 5, None),
         ):
-            self.assertEqual(app.read_run({"status": status, "model": model}).model, shown)
+            self.assertEqual(pro.read_run({"status": status, "model": model}).model, shown)
 
     def test_only_an_id_that_may_stand_in_a_path_is_one(self) -> None:
         for number in ("resp_a-1_B", "resp_" + "a" * 100):
-            self.assertEqual(app.read_run({"status": "queued", "id": number}).id, number)
+            self.assertEqual(pro.read_run({"status": "queued", "id": number}).id, number)
         for number in each(
             *("", "resp_", "../models", "resp_a/b", "resp_a?b", "resp_%2e", "resp_a\n", "x"),
             *("resp_" + "a" * 101, "resp_\u00e4", None, 5, ["resp_a"]),
         ):
-            self.assertIsNone(app.read_run({"status": "queued", "id": number}).id)
+            self.assertIsNone(pro.read_run({"status": "queued", "id": number}).id)
 
     def test_what_a_run_says_of_itself_is_short_and_clean(self) -> None:
         details = {"reason": "max_output_tokens"}
-        run = app.read_run({"status": "incomplete", "incomplete_details": details})
+        run = pro.read_run({"status": "incomplete", "incomplete_details": details})
         self.assertEqual(run.incomplete_reason, "max_output_tokens")
         details = {"reason": "a\n\u202eb" + "c" * 500}
-        run = app.read_run({"status": "x\x1b\n" + "y" * 500, "incomplete_details": details})
+        run = pro.read_run({"status": "x\x1b\n" + "y" * 500, "incomplete_details": details})
         self.assertEqual((len(run.status), len(run.incomplete_reason or "")), (40, 100))
         self.assertTrue(run.status.startswith("x y"))
         self.assertTrue((run.incomplete_reason or "").startswith("a bc"))
@@ -565,11 +559,11 @@ class Reasoning(unittest.TestCase):
             "<think>a</think>Use `<think>` and `</think>`.": "Use `<think>` and `</think>`.",
             "<thinking>a</thinking>": "<thinking>a</thinking>",
         }.items():
-            self.assertEqual(app.without_reasoning(text), (answer, None))
+            self.assertEqual(pro.without_reasoning(text), (answer, None))
 
     def test_a_block_without_end_is_no_answer_and_says_so(self) -> None:
         for text in ("<think>", "<think>on and on", "<think>a</think> <think>b"):
-            answer, warning = app.without_reasoning(text)
+            answer, warning = pro.without_reasoning(text)
             self.assertEqual(answer, "")
             self.assertIn("unfinished reasoning", str(warning))
         self.assertIn("unfinished reasoning", run_with(message("<think>a")).warnings[0])
@@ -607,7 +601,7 @@ class Sources(unittest.TestCase):
             results(page(4, title="C", date="2026-10-08"), page(5, date="2027-01-01")),
         )
         ids = [1, 2, 3, 4, 5]
-        wanted = app.Source("https://a.example/", "A B", "2026-10-08", 1, ids)
+        wanted = pro.Source("https://a.example/", "A B", "2026-10-08", 1, ids)
         self.assertEqual(run.sources, [wanted])
 
     def test_dates_are_days_or_nothing(self) -> None:
@@ -635,7 +629,7 @@ class Sources(unittest.TestCase):
             *(None, 5, "", "x", "ftp://a.example", "javascript:alert(1)", "https://", "https:///x"),
             *("https://a b", "https://a/<script>", 'https://a/"', "https://a\nb", "https://[a"),
             *("https://\u2100.example/", "https://a/\x1b[1m", "https://a/\u202e", "//a.example"),
-            "https://a/" + "x" * app.MAX_URL_CHARS,
+            "https://a/" + "x" * pro.MAX_URL_CHARS,
         ]
         run = run_with(results(*(page(1, url) for url in bad), "x", None))
         self.assertEqual(run.sources, [])
@@ -658,7 +652,7 @@ class Citations(unittest.TestCase):
     )
 
     def cited(self, answer: str) -> tuple[list[tuple[str, int | None]], list[str]]:
-        found, warnings = app.citations_of(answer, list(self.SOURCES))
+        found, warnings = pro.citations_of(answer, list(self.SOURCES))
         for item in found:
             if item.source is not None:
                 self.assertEqual(item.url, self.SOURCES[item.source - 1].url)
@@ -671,16 +665,16 @@ class Citations(unittest.TestCase):
         )
 
     def test_links_name_the_source_of_their_address_or_carry_it(self) -> None:
-        found, warnings = app.citations_of(
+        found, warnings = pro.citations_of(
             "See [C](https://c.example/), [D](https://d.example/x_(y)) and [1](https://b.example/).",
             list(self.SOURCES),
         )
         self.assertEqual(
             found,
             [
-                app.Citation("[C](https://c.example/)", 3, "https://c.example/"),
-                app.Citation("[D](https://d.example/x_(y))", None, "https://d.example/x_(y)"),
-                app.Citation("[1](https://b.example/)", 2, "https://b.example/"),
+                pro.Citation("[C](https://c.example/)", 3, "https://c.example/"),
+                pro.Citation("[D](https://d.example/x_(y))", None, "https://d.example/x_(y)"),
+                pro.Citation("[1](https://b.example/)", 2, "https://b.example/"),
             ],
         )
         self.assertEqual(warnings, [])
@@ -698,7 +692,7 @@ class Citations(unittest.TestCase):
             self.assertEqual(self.cited(text), ([], []), text)
 
     def test_an_id_of_four_digits_counts_where_a_source_has_it(self) -> None:
-        found, warnings = app.citations_of("A [2024].", [source("https://a.example/", 2024)])
+        found, warnings = pro.citations_of("A [2024].", [source("https://a.example/", 2024)])
         self.assertEqual((found[0].source, warnings), (1, []))
 
     def test_markers_inside_code_are_none(self) -> None:
@@ -741,7 +735,7 @@ class StructuredAnswers(unittest.TestCase):
             ("5", 5, 0),
         ):
             expected = json.loads(text) if value is None else value
-            found, notes = app.answer_json_of(text)
+            found, notes = pro.answer_json_of(text)
             self.assertEqual(found, expected)
             words = f"{count} citation markers were removed from the ends of texts in answer_json."
             self.assertEqual(notes, [words] if count else [])
@@ -752,14 +746,14 @@ class StructuredAnswers(unittest.TestCase):
             '\n ```\n{"a": 1}```\n\n',
             '```JSON \r\n\n{"a": 1}\n\n```',
         ):
-            self.assertEqual(app.answer_json_of(text), ({"a": 1}, []))
+            self.assertEqual(pro.answer_json_of(text), ({"a": 1}, []))
 
     def test_what_is_not_json_is_null_with_a_warning(self) -> None:
         for text in (
             *("", '{"a":', "Paris", 'Here: {"a":1}', '{"a": NaN}', "```", "``````", "```json\n```"),
             *('```python\n{"a":1}\n```', '{"a":1} {"b":2}', "[" * 100_000),
         ):
-            found, notes = app.answer_json_of(text)
+            found, notes = pro.answer_json_of(text)
             self.assertIsNone(found)
             self.assertIn("not valid JSON", notes[0])
 
@@ -767,11 +761,11 @@ class StructuredAnswers(unittest.TestCase):
         key = "pplx-" + "a" * 40
         text = '{"half": "\\ud83d", "key": "' + key.replace("p", "\\u0070") + '"}'
         self.assertNotIn(key, text)
-        self.assertEqual(app.answer_json_of(text)[0], {"half": "\ufffd", "key": "[redacted]"})
+        self.assertEqual(pro.answer_json_of(text)[0], {"half": "\ufffd", "key": "[redacted]"})
 
     def test_nesting_beyond_all_reason_is_null_with_a_warning(self) -> None:
-        self.assertEqual(app.depth_of(app.answer_json_of("[" * 100 + "]" * 100)[0]), 100)
-        found, notes = app.answer_json_of("[" * 101 + "]" * 101)
+        self.assertEqual(pro.depth_of(pro.answer_json_of("[" * 100 + "]" * 100)[0]), 100)
+        found, notes = pro.answer_json_of("[" * 101 + "]" * 101)
         self.assertIsNone(found)
         self.assertIn("nested too deeply", notes[0])
 
@@ -785,7 +779,7 @@ class StructuredAnswers(unittest.TestCase):
             "```json\n" + " " * 300_000 + "x```",
         ):
             started = time.monotonic()
-            app.answer_json_of(text)
+            pro.answer_json_of(text)
             self.assertLess(time.monotonic() - started, 5)
 
 
@@ -793,121 +787,121 @@ class Domains(unittest.TestCase):
     def test_pages_from_elsewhere_are_named(self) -> None:
         urls = ["https://docs.Python.org/3", "https://evilpython.org/", "http://python.org:80/"]
         self.assertEqual(
-            app.outside_domains([*urls, *["https://a.example/"] * 2], ["python.org"]),
+            pro.outside_domains([*urls, *["https://a.example/"] * 2], ["python.org"]),
             ["3 results are outside the domains asked for: evilpython.org, a.example."],
         )
-        self.assertEqual(app.outside_domains(urls[::2], ["a.example", "python.org"]), [])
+        self.assertEqual(pro.outside_domains(urls[::2], ["a.example", "python.org"]), [])
 
     def test_pages_that_were_to_be_left_out_are_named(self) -> None:
         urls = ["https://old.reddit.com/r", "https://notreddit.com/"]
         self.assertEqual(
-            app.outside_domains(urls, ["-reddit.com", "-x.com"]),
+            pro.outside_domains(urls, ["-reddit.com", "-x.com"]),
             ["1 results are outside the domains asked for: old.reddit.com."],
         )
 
     def test_without_domains_there_is_nothing_to_say(self) -> None:
         for domains in each(None, []):
-            self.assertEqual(app.outside_domains(["https://a.example/"], domains), [])
+            self.assertEqual(pro.outside_domains(["https://a.example/"], domains), [])
 
     def test_addresses_without_a_host_break_nothing(self) -> None:
-        found = app.outside_domains(["https://[", "x", "https://\u2100/"], ["python.org"])
+        found = pro.outside_domains(["https://[", "x", "https://\u2100/"], ["python.org"])
         self.assertTrue(found[0].startswith("3 results are outside"))
 
 
 class SearchReplies(unittest.TestCase):
     def test_hits_are_read_in_order(self) -> None:
-        hits, warnings = app.read_search(GOOD_SEARCH)
+        hits, warnings = pro.read_search(GOOD_SEARCH)
         self.assertEqual(
             hits,
             [
-                app.Hit(
+                pro.Hit(
                     "Ownership",
                     "https://example.org/ownership",
                     "# Ownership\n...",
                     "2026-10-08",
                     "2026-10-09",
                 ),
-                app.Hit("Comptime", "https://example.org/c", "x", None, None),
+                pro.Hit("Comptime", "https://example.org/c", "x", None, None),
             ],
         )
         self.assertEqual(warnings, [])
 
     def test_no_hits_are_no_error(self) -> None:
         for body in each({"results": []}, {"results": None}, {}, {"id": "x"}):
-            self.assertEqual(app.read_search(body), ([], []))
+            self.assertEqual(pro.read_search(body), ([], []))
 
     def test_a_null_beside_the_results_is_no_error_and_an_error_is_one(self) -> None:
         for nothing in each(None, "", {}, []):
             body = {**GOOD_SEARCH, "error": nothing, "detail": nothing}
-            self.assertEqual(len(app.read_search(body)[0]), 2)
+            self.assertEqual(len(pro.read_search(body)[0]), 2)
         for body in each(
             *(None, [], "x", 5, {"results": {}}, {"results": "x"}, {"results": 0}),
             *({"results": [], "error": {"message": "x"}}, {"detail": [{"msg": "x"}]}),
         ):
-            with self.assertRaises(app.ToolError) as caught:
-                app.read_search(body)
+            with self.assertRaises(pro.ToolError) as caught:
+                pro.read_search(body)
             self.assertEqual(caught.exception.kind, "unexpected_response")
             self.assertTrue(caught.exception.sent)
 
     def test_one_list_for_each_query_is_one_list_of_all(self) -> None:
         first, second = GOOD_SEARCH["results"]
-        hits, _ = app.read_search({"results": [[first], [], [second, first], second]})
+        hits, _ = pro.read_search({"results": [[first], [], [second, first], second]})
         self.assertEqual([hit.title for hit in hits], ["Ownership", "Comptime"] * 2)
 
     def test_hits_without_an_address_are_dropped_and_counted(self) -> None:
         bad = [None, "x", {}, {"url": None}, {"url": "x"}, {"url": "https://[a", "title": "t"}]
-        hits, warnings = app.read_search({"results": [*bad, GOOD_SEARCH["results"][0]]})
+        hits, warnings = pro.read_search({"results": [*bad, GOOD_SEARCH["results"][0]]})
         self.assertEqual(len(hits), 1)
         self.assertEqual(warnings, ["6 results had no usable address and were dropped."])
 
     def test_a_hit_may_lack_everything_else(self) -> None:
         for odd in each(None, 5, [], {}, " "):
             entry = dict.fromkeys(("title", "snippet", "date", "last_updated"), odd)
-            hits, warnings = app.read_search({"results": [{"url": "https://a.example/", **entry}]})
-            self.assertEqual(hits, [app.Hit("", "https://a.example/", "", None, None)])
+            hits, warnings = pro.read_search({"results": [{"url": "https://a.example/", **entry}]})
+            self.assertEqual(hits, [pro.Hit("", "https://a.example/", "", None, None)])
             self.assertEqual(warnings, [])
 
     def test_texts_are_cleaned_and_cut_with_a_warning(self) -> None:
         entry = {"url": "https://a.example/", "title": "A\x1b\u202eB", "snippet": "x" * 20_001}
-        (hit,), warnings = app.read_search({"results": [entry]})
+        (hit,), warnings = pro.read_search({"results": [entry]})
         self.assertEqual(hit.title, "AB")
         self.assertEqual(hit.snippet, "x" * 19_999 + "\u2026")
         self.assertEqual(warnings, ["1 results were longer than 20000 characters; cut."])
         entry["snippet"] = "x" * 20_000
-        self.assertEqual(app.read_search({"results": [entry]})[1], [])
+        self.assertEqual(pro.read_search({"results": [entry]})[1], [])
 
     def test_any_part_of_a_reply_may_be_missing_or_odd(self) -> None:
         for body in odd_forms(GOOD_SEARCH):
             try:
-                hits, _ = app.read_search(body)
-            except app.ToolError as error:
+                hits, _ = pro.read_search(body)
+            except pro.ToolError as error:
                 self.assertEqual(error.kind, "unexpected_response")
                 continue
             for hit in hits:
                 self.assertTrue(all(isinstance(text, str) for text in hit[:3]))
-                self.assertTrue(app.usable_url(hit.url))
-            app.outside_domains([hit.url for hit in hits], ["-example.org"])
+                self.assertTrue(pro.usable_url(hit.url))
+            pro.outside_domains([hit.url for hit in hits], ["-example.org"])
 
 
 class ModelLists(unittest.TestCase):
     def test_models_are_read_with_the_prices_they_have(self) -> None:
         self.assertEqual(
-            app.read_models(GOOD_MODELS),
+            pro.read_models(GOOD_MODELS),
             [
-                app.Model(
+                pro.Model(
                     "anthropic/claude-haiku-4-5",
                     "anthropic",
-                    app.Pricing(1.0, 5.0, 0.1, 1.25, "usd_per_1m_tokens"),
+                    pro.Pricing(1.0, 5.0, 0.1, 1.25, "usd_per_1m_tokens"),
                 ),
-                app.Model(
-                    "google/gemini-3.8-flash", "google", app.Pricing(0.75, None, None, None, None)
+                pro.Model(
+                    "google/gemini-3.8-flash", "google", pro.Pricing(0.75, None, None, None, None)
                 ),
             ],
         )
 
     def test_entries_that_name_no_model_are_skipped(self) -> None:
         for entry in (None, "x", {}, {"id": None}, {"id": " "}, {"id": "m" * 201}, {"id": "\x1b"}):
-            self.assertEqual(app.read_models({"data": [entry, {"id": "a/b"}]})[0].id, "a/b")
+            self.assertEqual(pro.read_models({"data": [entry, {"id": "a/b"}]})[0].id, "a/b")
 
     def test_the_provider_is_named_by_the_id_where_nothing_else_does(self) -> None:
         for entry, provider in (
@@ -916,31 +910,31 @@ class ModelLists(unittest.TestCase):
             ({"id": "grok"}, "grok"),
             ({"id": "xai/grok", "owned_by": "X\n" + "y" * 200}, "X " + "y" * 97 + "\u2026"),
         ):
-            self.assertEqual(app.read_models({"data": [entry]})[0].provider, provider)
+            self.assertEqual(pro.read_models({"data": [entry]})[0].provider, provider)
 
     def test_prices_that_are_none_are_null_and_never_nothing(self) -> None:
         for price in each(None, "1", True, -1, 1e999, 10**400, float("nan"), [], {}):
-            (model,) = app.read_models({"data": [{"id": "a/b", "pricing": {"input": price}}]})
+            (model,) = pro.read_models({"data": [{"id": "a/b", "pricing": {"input": price}}]})
             self.assertIsNone(model.pricing.input, price)
-        (model,) = app.read_models({"data": [{"id": "a/b", "pricing": {"input": 0}}]})
+        (model,) = pro.read_models({"data": [{"id": "a/b", "pricing": {"input": 0}}]})
         self.assertEqual(model.pricing.input, 0.0)
 
     def test_what_is_no_list_is_refused(self) -> None:
         for body in each(None, [], {}, {"data": None}, {"data": {}}, {"data": "x"}):
-            with self.assertRaises(app.ToolError) as caught:
-                app.read_models(body)
+            with self.assertRaises(pro.ToolError) as caught:
+                pro.read_models(body)
             self.assertEqual(caught.exception.kind, "unexpected_response")
             self.assertFalse(caught.exception.sent)
 
     def test_any_part_of_a_list_may_be_missing_or_odd(self) -> None:
         for body in odd_forms(GOOD_MODELS):
             try:
-                models = app.read_models(body)
-            except app.ToolError as error:
+                models = pro.read_models(body)
+            except pro.ToolError as error:
                 self.assertEqual(error.kind, "unexpected_response")
                 continue
             for model in models:
-                self.assertTrue(0 < len(model.id) <= app.MAX_MODEL_CHARS)
+                self.assertTrue(0 < len(model.id) <= pro.MAX_MODEL_CHARS)
                 for price in model.pricing[:-1]:
                     self.assertIn(type(price), {float, type(None)})
 

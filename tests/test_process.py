@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from fake_perplexity import Answer, FakePerplexity
-
-import perplexity_pro_mcp as m
+from support import IMPORT, ROOT, pro
 
 Json = Any
-FILE = Path(__file__).resolve().parent.parent / "perplexity_pro_mcp.py"
+FILE = ROOT / "perplexity_pro_mcp.py"
 WAIT_S = 10.0  # a bound; nothing that works takes it
 POSIX = os.name != "nt"
 ENOUGH = {"PATH": os.defpath} if POSIX else dict(os.environ)
@@ -30,20 +29,19 @@ ENOUGH = {"PATH": os.defpath} if POSIX else dict(os.environ)
 # The program as a module, which starts faster than as a script; and the place to change limits,
 # or to add a tool that disturbs, since neither is a setting.
 DRIVER = f"""
-import os, sys
-sys.path.insert(0, {str(FILE.parent)!r})
-import perplexity_pro_mcp as m
+import os
+{IMPORT}
 {{change}}
-sys.exit(m.main([]))
+sys.exit(pro.main([]))
 """
 NOISE = """
-HELP = m.TOOLS["perplexity_help"]
-def noisy(call, args: m.arguments_of(HELP)) -> m.result_of(HELP):
+HELP = pro.TOOLS["perplexity_help"]
+def noisy(call, args: pro.arguments_of(HELP)) -> pro.result_of(HELP):
     print("a stray print")
     sys.__stdout__.flush()
     {more}
     return HELP.handler(call, args)
-m.tool("Noise.", "More.", cost="nothing", effects=m.Effects(), examples=({{}},))(noisy)
+pro.tool("Noise.", "More.", cost="nothing", effects=pro.Effects(), examples=({{}},))(noisy)
 """
 
 
@@ -229,7 +227,7 @@ class Streams(ProcessTest):
         server.ask(INITIALIZE)
         self.fake.script("POST /v1/agent", Answer(200, "<html>"), Answer(500, "x"), Answer(401))
         self.fake.script("POST /search", Answer(400, {"error": {"message": "no"}}), Answer(204))
-        examples = [(tool, example) for tool in m.TOOLS.values() for example in tool.examples * 2]
+        examples = [(tool, example) for tool in pro.TOOLS.values() for example in tool.examples * 2]
         for number, (tool, example) in enumerate(examples):
             params = {"name": tool.name, "arguments": example}
             server.send(request(number, "tools/call", params))
@@ -297,8 +295,7 @@ class Streams(ProcessTest):
         home = self.folder / "home"
         home.mkdir()
         code = (
-            f"import sys, threading; sys.path.insert(0, {str(FILE.parent)!r});"
-            "out = sys.stdout; import perplexity_pro_mcp;"
+            f"import sys; out = sys.stdout\n{IMPORT}import threading\n"
             "print('x', sys.stdout is out, threading.active_count())"
         )
         done = subprocess.run(
@@ -482,7 +479,7 @@ class Ending(ProcessTest):
         self.assertEqual(server.errors().count("\n"), 1)
 
     def test_a_paid_answer_that_does_not_come_in_the_grace_stays_interrupted(self) -> None:
-        server, _ = self.held("POST /v1/agent", ASK, change="m.EXIT_GRACE_S = 0.3")
+        server, _ = self.held("POST /v1/agent", ASK, change="pro.EXIT_GRACE_S = 0.3")
         server.close()
         self.assert_ends_within(server, 1.5)
         self.assertEqual(self.events(), [("interrupted", 0)])
@@ -500,7 +497,7 @@ class Ending(ProcessTest):
     def test_one_signal_ends_it_within_its_grace_although_a_paid_call_runs(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             with self.subTest(signal=number):
-                change = "m.SIGNAL_GRACE_S = 0.3"
+                change = "pro.SIGNAL_GRACE_S = 0.3"
                 server, _ = self.held("POST /v1/agent", ASK, change=change)
                 server.process.send_signal(number)
                 self.assert_ends_within(server, 1.0)
@@ -511,7 +508,7 @@ class Ending(ProcessTest):
 
     @unittest.skipUnless(POSIX, "Windows has no such signals")
     def test_a_paid_answer_within_the_grace_of_a_signal_is_recorded(self) -> None:
-        change = "m.SIGNAL_GRACE_S = 60.0"
+        change = "pro.SIGNAL_GRACE_S = 60.0"
         server, gate = self.held("POST /v1/agent", ASK, change=change, PERPLEXITY_LOG_LEVEL="INFO")
         server.process.send_signal(signal.SIGTERM)
         server.wait_for_note("ending")
@@ -521,7 +518,7 @@ class Ending(ProcessTest):
 
     @unittest.skipUnless(POSIX, "Windows has no such signals")
     def test_a_second_signal_ends_it_at_once(self) -> None:
-        server, _ = self.held("POST /v1/agent", ASK, change="m.SIGNAL_GRACE_S = 60.0")
+        server, _ = self.held("POST /v1/agent", ASK, change="pro.SIGNAL_GRACE_S = 60.0")
         server.process.send_signal(signal.SIGINT)
         server.process.send_signal(signal.SIGTERM)
         self.assert_ends_within(server, 2.0, 128 + signal.SIGTERM)
@@ -529,7 +526,7 @@ class Ending(ProcessTest):
 
     @unittest.skipUnless(POSIX, "Windows has no such signals")
     def test_a_signal_during_the_grace_of_the_end_of_input_shortens_it(self) -> None:
-        change = "m.EXIT_GRACE_S, m.SIGNAL_GRACE_S = 60.0, 0.2"
+        change = "pro.EXIT_GRACE_S, pro.SIGNAL_GRACE_S = 60.0, 0.2"
         server, _ = self.held("POST /v1/agent", ASK, change=change, PERPLEXITY_LOG_LEVEL="INFO")
         server.close()
         server.wait_for_note("ending")

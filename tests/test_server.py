@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 from unittest import mock
 
-import perplexity_pro_mcp as m
+from support import pro
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,15 +45,15 @@ GATES = Gates()
 
 
 class EchoArgs(NamedTuple):
-    text: Annotated[str, m.Arg("What to say")]
+    text: Annotated[str, pro.Arg("What to say")]
 
 
 class OddArgs(NamedTuple):
-    number: Annotated[float, m.Arg("What to add")] = 0.0
+    number: Annotated[float, pro.Arg("What to add")] = 0.0
 
 
 class GateArgs(NamedTuple):
-    gate: Annotated[str, m.Arg("What to wait for")]
+    gate: Annotated[str, pro.Arg("What to wait for")]
 
 
 class Echoed(NamedTuple):
@@ -107,7 +107,7 @@ def drop(call: Any, args: GateArgs) -> Echoed:
 
 
 def refuse(_call: Any, args: EchoArgs) -> Echoed:
-    raise m.ToolError("authentication", args.text)
+    raise pro.ToolError("authentication", args.text)
 
 
 def burst(_call: Any, args: EchoArgs) -> Echoed:
@@ -135,11 +135,11 @@ HANDLERS: tuple[Callable[..., Echoed], ...] = (
 def declare_tools() -> None:
     """Put this module's tools where the server looks for tools."""
     for handler in HANDLERS:
-        m.tool(
+        pro.tool(
             "Summary.",
             "Details.",
             cost="nothing",
-            effects=m.Effects(read_only=True, open_world=handler is not local),
+            effects=pro.Effects(read_only=True, open_world=handler is not local),
             examples=({"text": "hello"},),
         )(handler)
 
@@ -148,7 +148,7 @@ class FakeRuntime:
     """What the server needs of a runtime, counting what it is asked."""
 
     def __init__(self, **settings: Any) -> None:
-        self.settings = m.Settings(**settings)
+        self.settings = pro.Settings(**settings)
         self.store = None
         self.paid = 0
         self.settled: list[float] = []
@@ -200,7 +200,7 @@ class Session:
             self.read()
 
     def _serve(self) -> None:
-        self.status = m.serve(cast("m.Runtime", self.runtime), *self._inner)
+        self.status = pro.serve(cast("pro.Runtime", self.runtime), *self._inner)
         for descriptor in self._inner:
             os.close(descriptor)
 
@@ -261,7 +261,7 @@ class Session:
 
 class ServerTest(unittest.TestCase):
     def setUp(self) -> None:
-        self.enterContext_(mock.patch.dict(m.TOOLS, clear=True))
+        self.enterContext_(mock.patch.dict(pro.TOOLS, clear=True))
         declare_tools()
         self.stderr = io.StringIO()
         self.enterContext_(contextlib.redirect_stderr(self.stderr))
@@ -280,7 +280,7 @@ class ServerTest(unittest.TestCase):
     def limit(self, **values: Json) -> None:
         """Change limits of chapter 1 for one test."""
         for name, value in values.items():
-            self.enterContext_(mock.patch.object(m, name, value))
+            self.enterContext_(mock.patch.object(pro, name, value))
 
     def session(self, version: str | None = "2025-11-25", **more: Any) -> Session:
         session = Session(**more)
@@ -427,7 +427,7 @@ class Framing(ServerTest):
             return len(taken[-1])
 
         with mock.patch.object(os, "write", write):
-            wire = m.Wire(99, None, lambda: None)
+            wire = pro.Wire(99, None, lambda: None)
             wire.send("a" * 100)
             wire.send("b" * 100)
             wire.close(WAIT_S)
@@ -437,7 +437,7 @@ class Framing(ServerTest):
     def test_a_descriptor_that_never_waits_gets_everything(self) -> None:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
-        wire = m.Wire(writer, None, lambda: None)
+        wire = pro.Wire(writer, None, lambda: None)
         wire.send("x" * 1_000_000)
         sizes: queue.SimpleQueue[int] = queue.SimpleQueue()
         with os.fdopen(reader, "rb") as stream:
@@ -552,7 +552,7 @@ class Rules(ServerTest):
 
     def test_a_fault_in_answering_is_an_internal_error_and_the_session_goes_on(self) -> None:
         session = self.session()
-        with mock.patch.object(m, "server_instructions", side_effect=ZeroDivisionError("secret")):
+        with mock.patch.object(pro, "server_instructions", side_effect=ZeroDivisionError("secret")):
             answer = session.ask(request(1, "initialize"))
         self.assert_error(answer, -32603, 1)
         self.assertTrue(session.quiet())
@@ -576,7 +576,7 @@ class Handshake(ServerTest):
         params: Json = {"capabilities": {"roots": {}, "sampling": {}, "elicitation": {}}}
         result = self.session(None).ask(request(1, "initialize", params))["result"]
         self.assertEqual(result["capabilities"], {"tools": {}})
-        self.assertEqual(result["instructions"], m.server_instructions(m.Settings()))
+        self.assertEqual(result["instructions"], pro.server_instructions(pro.Settings()))
         self.assertNotIn("resultType", result)
 
     def test_the_handshake_stays_one_whatever_meta_it_carries(self) -> None:
@@ -682,7 +682,7 @@ class Tools(ServerTest):
         always = {"name", "title", "description", "inputSchema", "annotations"}
         for version in LEGACY:
             tools = self.session(version).ask(request(1, "tools/list"))["result"]["tools"]
-            self.assertEqual([tool["name"] for tool in tools], list(m.TOOLS))
+            self.assertEqual([tool["name"] for tool in tools], list(pro.TOOLS))
             expected = always | ({"outputSchema"} if version >= "2025-06-18" else set())
             for tool in tools:
                 self.assertEqual(set(tool), expected, version)
@@ -767,21 +767,21 @@ class Tools(ServerTest):
 
     def test_a_result_that_cannot_be_encoded_is_an_error_result(self) -> None:
         session = self.session()
-        outcome = m.Outcome({"said": object()}, "text")
-        with mock.patch.object(m, "run_tool", return_value=outcome):
+        outcome = pro.Outcome({"said": object()}, "text")
+        with mock.patch.object(pro, "run_tool", return_value=outcome):
             result = session.ask(call(1, "echo", text="x"))["result"]
         self.assertEqual(result["_meta"], {"category": "internal_error"})
 
     def test_a_call_that_says_it_was_cancelled_without_being_so_is_still_answered(self) -> None:
         session = self.session()
-        with mock.patch.object(m, "run_tool", side_effect=m.Cancelled):
+        with mock.patch.object(pro, "run_tool", side_effect=pro.Cancelled):
             result = session.ask(call(1, "echo", text="x"))["result"]
         self.assertEqual(result["_meta"], {"category": "internal_error"})
 
     def test_the_key_never_leaves_in_a_line(self) -> None:
         key = 'pplx-"very\\secret"'
         session = self.session(runtime=FakeRuntime(key=key))
-        with mock.patch.object(m, "run_tool", return_value=m.Outcome({"a": key}, f"is {key}")):
+        with mock.patch.object(pro, "run_tool", return_value=pro.Outcome({"a": key}, f"is {key}")):
             session.send(call(1, "echo", text="x"))
             line = session.line()
         self.assertNotIn(b"secret", line)
@@ -843,7 +843,7 @@ class Concurrency(ServerTest):
         for number in range(100):
             session.send(cancel(number))
         self.assertTrue(session.quiet())
-        self.assertLessEqual(threading.active_count() - before, m.MAX_WORKERS)
+        self.assertLessEqual(threading.active_count() - before, pro.MAX_WORKERS)
         self.open_gates()
         self.assertEqual({session.receive()["id"] for _ in range(100)}, set(range(100, 200)))
 
@@ -888,14 +888,14 @@ class Cancelling(ServerTest):
     def test_a_cancelled_call_is_told_so(self) -> None:
         cancelled = threading.Event()
 
-        def run(running: m.Call, _raw: Json) -> m.Outcome:
+        def run(running: pro.Call, _raw: Json) -> pro.Outcome:
             GATES["running began"].set()
             if running.cancelled.wait(WAIT_S):
                 cancelled.set()
-            raise m.Cancelled
+            raise pro.Cancelled
 
         session = self.session()
-        with mock.patch.object(m, "run_tool", run):
+        with mock.patch.object(pro, "run_tool", run):
             session.send(call(1, "echo", text="x"))
             GATES.reached("running began")
             session.send(cancel(1))
@@ -952,16 +952,16 @@ class Cancelling(ServerTest):
         self.assertEqual(session.receive()["result"]["content"][0]["text"], "new")
 
     def test_what_a_cancelled_call_still_reports_is_not_passed_on(self) -> None:
-        def run(running: m.Call, _raw: Json) -> m.Outcome:
+        def run(running: pro.Call, _raw: Json) -> pro.Outcome:
             GATES["running began"].set()
             running.cancelled.wait(WAIT_S)
             running.report("still here")
             GATES["reported"].set()
-            raise m.Cancelled
+            raise pro.Cancelled
 
         self.limit(PROGRESS_EVERY_S=0.0)
         session = self.session()
-        with mock.patch.object(m, "run_tool", run):
+        with mock.patch.object(pro, "run_tool", run):
             session.send(call(1, "echo", text="x", _meta={"progressToken": 1}))
             GATES.reached("running began")
             session.send(cancel(1))
@@ -988,7 +988,7 @@ class Cancelling(ServerTest):
     def test_an_answer_that_came_too_late_is_kept(self) -> None:
         kept = threading.Event()
         session = self.session()
-        with mock.patch.object(m.Call, "rescue", lambda _call: kept.set()):
+        with mock.patch.object(pro.Call, "rescue", lambda _call: kept.set()):
             session.send(call(1, "stick", gate="one"))
             GATES.reached("one began")
             session.send(cancel(1))
@@ -997,7 +997,7 @@ class Cancelling(ServerTest):
             self.assertTrue(kept.wait(WAIT_S))
 
     def test_an_answer_that_was_delivered_is_not_kept_again(self) -> None:
-        with mock.patch.object(m.Call, "rescue") as rescue:
+        with mock.patch.object(pro.Call, "rescue") as rescue:
             session = self.session()
             session.ask(call(1, "echo", text="x"))
             session.end()
@@ -1386,14 +1386,14 @@ class Ending(ServerTest):
         self.assertFalse(GATES["waits began"].is_set())
 
     def test_what_runs_is_told_to_stop(self) -> None:
-        def run(running: m.Call, _raw: Json) -> m.Outcome:
+        def run(running: pro.Call, _raw: Json) -> pro.Outcome:
             GATES["running began"].set()
             if running.cancelled.wait(WAIT_S):
                 GATES["told"].set()
-            raise m.Cancelled
+            raise pro.Cancelled
 
         session = self.session()
-        with mock.patch.object(m, "run_tool", run):
+        with mock.patch.object(pro, "run_tool", run):
             session.send(call(1, "echo", text="x"))
             GATES.reached("running began")
             session.end()
@@ -1416,7 +1416,7 @@ class Ending(ServerTest):
         session.runtime.paid = 1
         session.end()
         self.assertEqual(len(session.runtime.settled), 1)
-        self.assertAlmostEqual(session.runtime.settled[0], m.EXIT_GRACE_S, delta=1.0)
+        self.assertAlmostEqual(session.runtime.settled[0], pro.EXIT_GRACE_S, delta=1.0)
 
     def test_nothing_can_exceed_the_grace(self) -> None:
         self.limit(EXIT_GRACE_S=0.2)
@@ -1436,7 +1436,7 @@ class Ending(ServerTest):
         session.send(request(0, "initialize"), call(1, "hold", gate="one"))
         GATES.reached("one began")
         os.close(session.output)
-        with mock.patch.object(m.Call, "rescue", lambda _call: kept.set()):
+        with mock.patch.object(pro.Call, "rescue", lambda _call: kept.set()):
             GATES["one"].set()
             session.thread.join(WAIT_S)  # without an end of input
             self.assertFalse(session.thread.is_alive())
@@ -1447,7 +1447,7 @@ class Ending(ServerTest):
     def test_an_answer_that_the_client_did_not_read_in_time_is_kept(self) -> None:
         kept = threading.Event()
         session = self.session(None, reading=False)
-        with mock.patch.object(m.Call, "rescue", lambda _call: kept.set()):
+        with mock.patch.object(pro.Call, "rescue", lambda _call: kept.set()):
             session.send(request(0, "initialize"), call(1, "huge", text="3000000"))
             session.send(call(2, "echo", text="x"), call(3, "hold", gate="three"))
             GATES.reached("three began")
@@ -1465,16 +1465,16 @@ class Ending(ServerTest):
     def test_a_plain_os_error_while_writing_counts_as_a_client_that_has_gone(self) -> None:
         gone = threading.Event()
         with mock.patch.object(os, "write", side_effect=OSError(22, "Invalid argument")):
-            wire = m.Wire(99, None, gone.set)
+            wire = pro.Wire(99, None, gone.set)
             wire.send("x")
             self.assertTrue(gone.wait(WAIT_S))
             wire.close(WAIT_S)
 
     def test_a_closed_input_is_the_end_of_it(self) -> None:
-        runtime = cast("m.Runtime", FakeRuntime())
+        runtime = cast("pro.Runtime", FakeRuntime())
         reader, writer = os.pipe()
         for unused in (900, 5000, -1):
-            self.assertEqual(m.serve(runtime, unused, writer), 0)
+            self.assertEqual(pro.serve(runtime, unused, writer), 0)
         os.close(reader)
         os.close(writer)
 
@@ -1507,7 +1507,7 @@ class Notes(ServerTest):
 def masked(line: bytes) -> str:
     """A line of output without what changes from release to release."""
     text = line.decode("ascii").rstrip("\n")
-    return text.replace(f'"version":"{m.__version__}"', '"version":"VERSION"')
+    return text.replace(f'"version":"{pro.__version__}"', '"version":"VERSION"')
 
 
 class Dialogues(ServerTest):
@@ -1529,9 +1529,9 @@ class Dialogues(ServerTest):
     def test_dialogues_are_spoken_as_recorded(self) -> None:
         files = sorted(DIALOGUES.glob("*.jsonl"))
         self.assertGreaterEqual(len(files), 6)
-        self.enterContext_(mock.patch.object(m, "server_instructions", lambda _settings: "Ask."))
+        self.enterContext_(mock.patch.object(pro, "server_instructions", lambda _settings: "Ask."))
         for name in ("hold", "stick", "tell", "drop", "burst", "bolt", "huge", "odd", "local"):
-            del m.TOOLS[f"perplexity_{name}"]
+            del pro.TOOLS[f"perplexity_{name}"]
         for file in files:
             session = self.session(None)
             script = file.read_text(encoding="utf-8").splitlines()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-import perplexity_pro_mcp as app
+from support import pro
 
 HOME = str(Path(tempfile.gettempdir()) / "somebody")  # absolute on every system
 HOME_NAME = "USERPROFILE" if os.name == "nt" else "HOME"
@@ -47,7 +44,7 @@ PLACEHOLDERS = [
 
 
 def settings(**variables: str) -> Any:
-    return app.read_settings({HOME_NAME: HOME, **variables})
+    return pro.read_settings({HOME_NAME: HOME, **variables})
 
 
 class Watched(dict[str, str]):
@@ -70,13 +67,13 @@ class Defaults(unittest.TestCase):
     def test_an_empty_environment_gives_the_defaults_and_no_complaint(self) -> None:
         self.assertEqual(
             settings()._asdict(),
-            app.Settings(
+            pro.Settings(
                 key_problem="PERPLEXITY_API_KEY is not set", data_dir=f"{HOME}/.perplexity-pro"
             )._asdict(),
         )
 
     def test_the_defaults_are_those_the_pages_name(self) -> None:
-        shown = {variable.name: variable.default for variable in app.VARIABLES}
+        shown = {variable.name: variable.default for variable in pro.VARIABLES}
         read = settings()
         for name, field, _, _ in NUMBERS:
             self.assertEqual(float(shown[name]), getattr(read, field), name)
@@ -89,22 +86,22 @@ class Defaults(unittest.TestCase):
 
     def test_every_variable_that_is_read_is_documented_and_the_other_way_round(self) -> None:
         watched = Watched()
-        app.read_settings(watched)
-        named = {name for v in app.VARIABLES for name in v.name.split(", ")}
+        pro.read_settings(watched)
+        named = {name for v in pro.VARIABLES for name in v.name.split(", ")}
         read = {name.upper() for name in watched.seen}
         self.assertEqual(read - named, set())
         by_openssl, by_platform = {"SSL_CERT_FILE", "SSL_CERT_DIR"}, {"HOME", "USERPROFILE"}
         self.assertEqual(named - read, by_openssl | {"APPDATA"} | (by_platform - {HOME_NAME}))
 
     def test_blanks_and_placeholders_count_as_not_set(self) -> None:
-        names = [v.name for v in app.VARIABLES if v.name.startswith("PERPLEXITY_")]
-        names.remove(app.KEY_VARIABLE)
+        names = [v.name for v in pro.VARIABLES if v.name.startswith("PERPLEXITY_")]
+        names.remove(pro.KEY_VARIABLE)
         for value in ("", "  ", "\n", *PLACEHOLDERS):
             self.assertEqual(settings(**dict.fromkeys(names, value)), settings(), repr(value))
 
     def test_the_process_is_asked_for_its_own_environment(self) -> None:
         with mock.patch.dict(os.environ, {"PERPLEXITY_MODEL": "a/b"}):
-            self.assertEqual(app.settings_now().model, "a/b")
+            self.assertEqual(pro.settings_now().model, "a/b")
 
     def test_a_record_that_is_printed_shows_no_value(self) -> None:
         read = settings(PERPLEXITY_API_KEY=KEY, HTTPS_PROXY=f"http://u:{SECRET}@h:1")
@@ -126,7 +123,7 @@ class Numbers(unittest.TestCase):
         for name, field, _, bad in NUMBERS:
             for text in (*bad, *NO_NUMBERS):
                 read = settings(**{name: text})
-                self.assertEqual(getattr(read, field), getattr(app.Settings(), field), name)
+                self.assertEqual(getattr(read, field), getattr(pro.Settings(), field), name)
                 (problem,) = read.problems
                 self.assertRegex(problem, rf"\A{name} must be a (whole )?number from .+ to .+\.\Z")
 
@@ -294,7 +291,7 @@ class Folders(unittest.TestCase):
                         read.problems, ("PERPLEXITY_DATA_DIR must be an absolute path.",)
                     )
                     with self.assertRaisesRegex(OSError, "must be an absolute path"):
-                        app.data_folder(read)
+                        pro.data_folder(read)
                 self.assertEqual(list(Path(folder).iterdir()), [])
             finally:
                 os.chdir(here)
@@ -305,20 +302,20 @@ class Folders(unittest.TestCase):
 
         with mock.patch.dict(os.environ):
             os.environ.pop("HOME", None)
-            read = app.read_settings({})
+            read = pro.read_settings({})
         home = pwd.getpwuid(os.getuid()).pw_dir
         self.assertEqual((read.data_dir, read.problems), (f"{home}/.perplexity-pro", ()))
 
     def test_the_folders_of_the_user_are_those_of_the_process(self) -> None:
         with mock.patch.dict(os.environ, {HOME_NAME: HOME, "APPDATA": f"{HOME}/Roaming"}):
-            self.assertEqual(app.user_folders(), (HOME, f"{HOME}/Roaming"))
+            self.assertEqual(pro.user_folders(), (HOME, f"{HOME}/Roaming"))
 
     def test_without_any_home_nothing_is_raised_and_the_folder_is_refused_later(self) -> None:
         with mock.patch("os.path.expanduser", lambda text: text):
-            read = app.read_settings({})
+            read = pro.read_settings({})
         self.assertEqual(read.problems, ())  # answers do not depend on the folder
         with self.assertRaises(OSError):
-            app.data_folder(read)
+            pro.data_folder(read)
 
 
 class Proxies(unittest.TestCase):
@@ -407,7 +404,7 @@ class Amounts(unittest.TestCase):
             " 2 ": 2_000_000_000,
             "1000000": 10**15,
         }.items():
-            self.assertEqual(app.read_usd(text), nano)
+            self.assertEqual(pro.read_usd(text), nano)
 
     def test_what_is_not_an_amount_is_none(self) -> None:
         for text in (
@@ -415,7 +412,7 @@ class Amounts(unittest.TestCase):
             *("nan", "snan", "inf", "-inf", "1e999", "1e999999", "1e9999999999999", "1e-10"),
             *("1000000.000000001", "0.0000000001", "9" * 5000),
         ):
-            self.assertIsNone(app.read_usd(text), text[:30])
+            self.assertIsNone(pro.read_usd(text), text[:30])
 
     def test_caps_are_kept_by_window_and_one_that_cannot_be_read_is_a_problem(self) -> None:
         read = settings(
@@ -437,7 +434,7 @@ class Amounts(unittest.TestCase):
 class Anything(unittest.TestCase):
     def test_no_value_of_any_variable_ends_the_start(self) -> None:
         luck = random.Random(3)  # noqa: S311 - the same numbers in every run, nothing secret
-        names = [name for v in app.VARIABLES for name in v.name.split(", ")]
+        names = [name for v in pro.VARIABLES for name in v.name.split(", ")]
         pieces = [*"0123456789.-+eE/:@?#[]{}$%~<> \n\t\x7f\u00e4\u202e", "\udc80", "http://", "nan"]
         pieces += ["https://", "custom", "1e", "${", "://[", "\U0001f642", "a" * 5000, "9" * 5000]
         for _ in range(2000):
@@ -445,7 +442,7 @@ class Anything(unittest.TestCase):
                 name: "".join(luck.choice(pieces) for _ in range(luck.randint(0, 6)))
                 for name in luck.sample(names, 12)
             }
-            read = app.read_settings({HOME_NAME: HOME, **variables})
+            read = pro.read_settings({HOME_NAME: HOME, **variables})
             for sentence in (*read.problems, *read.warnings):
                 self.assertRegex(sentence, r"(?s)\A[A-Z_]+:? .*\.\Z")
                 self.assertLess(len(sentence), 300)

@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from support import ROOT
+from support import ROOT, pro
 from test_command import Console, console
-
-import perplexity_pro_mcp as pro
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

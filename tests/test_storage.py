@@ -20,10 +20,7 @@ from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-import perplexity_pro_mcp as app  # noqa: E402 - found by the line above
+from support import IMPORT, ROOT, pro
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,10 +32,8 @@ SECRET = "my-private-question-0815"
 NEW_COLUMNS = ("tool VARCHAR", "chat_id INTEGER", "extra_json TEXT", "event_id INTEGER")
 # How a child process begins: it waits until all of its kind are there.
 CHILD = f"""
-import sys
-sys.path.insert(0, {str(ROOT)!r})
-import perplexity_pro_mcp as app
-store = app.Store(app.Settings(data_dir=sys.argv[1], busy_timeout_s=30))
+{IMPORT}
+store = pro.Store(pro.Settings(data_dir=sys.argv[1], busy_timeout_s=30))
 print("ready", flush=True)
 sys.stdin.readline()
 """
@@ -103,13 +98,13 @@ class WithFolder(unittest.TestCase):
     def setUp(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="storage-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.path = self.folder / app.DATABASE
+        self.path = self.folder / pro.DATABASE
         self.store = self.new_store()
 
-    def new_store(self, **values: Any) -> app.Store:
+    def new_store(self, **values: Any) -> pro.Store:
         # A patient default: the machine may be busy with other things.
         values = {"busy_timeout_s": BOUND_S, **values}
-        store = app.Store(app.Settings(data_dir=str(self.folder), **values))
+        store = pro.Store(pro.Settings(data_dir=str(self.folder), **values))
         self.addCleanup(store.close)
         return store
 
@@ -118,19 +113,19 @@ class WithFolder(unittest.TestCase):
 
     def project(self, name: str = "demo") -> int:
         with self.store.writing() as db:
-            return app.ensure_project(db, name)
+            return pro.ensure_project(db, name)
 
-    def refused(self, store: app.Store | None = None, *, writing: bool = False) -> app.ToolError:
+    def refused(self, store: pro.Store | None = None, *, writing: bool = False) -> pro.ToolError:
         """The error of a first use."""
         store = store or self.store
         unit = store.writing() if writing else store.reading()
-        with self.assertRaises(app.ToolError) as caught, unit:
+        with self.assertRaises(pro.ToolError) as caught, unit:
             self.fail("was not refused")
         return caught.exception
 
     def chat(self, project: int, chat_id: int | None = None, user: str = "q") -> int | None:
         with self.store.writing() as db:
-            return app.store_turn(db, project, chat_id, "title", app.Turn(user, "a"))
+            return pro.store_turn(db, project, chat_id, "title", pro.Turn(user, "a"))
 
 
 class Adoption(WithFolder):
@@ -141,7 +136,7 @@ class Adoption(WithFolder):
                 self.place(revision)
                 before = contents(self.path)
                 with self.store.reading() as db:
-                    self.assertEqual(app._user_version(db), 1)
+                    self.assertEqual(pro._user_version(db), 1)
                 self.store.close()
                 after = contents(self.path)
                 self.assertEqual(after.pop("alembic_version"), [("0005",)])
@@ -178,7 +173,7 @@ class Adoption(WithFolder):
                 self.setUp()
                 self.place(revision)
                 with self.store.writing() as db:
-                    app.ensure_project(db, "after")
+                    pro.ensure_project(db, "after")
                 backup = self.folder / f"backup-{revision}.db"
                 self.assertEqual(contents(backup), contents(old_file(revision)))
                 self.assertEqual(schema(backup), schema(old_file(revision)))
@@ -206,7 +201,7 @@ class Adoption(WithFolder):
         bytes_before, names = self.path.read_bytes(), sorted(self.folder.iterdir())
         again = self.new_store()
         with again.reading() as db:
-            self.assertEqual([p.name for p in app.list_projects(db)], ["demo"])
+            self.assertEqual([p.name for p in pro.list_projects(db)], ["demo"])
         with again.writing():
             pass
         again.close()
@@ -217,10 +212,10 @@ class Adoption(WithFolder):
         self.place("0005")
         told = json.loads((DATA / "pro-2.0.0-revision-0005.usage.json").read_text("utf-8"))
         with self.store.reading() as db:
-            report = app.usage_report(db, app.UsageQuery(group_by="project"))
+            report = pro.usage_report(db, pro.UsageQuery(group_by="project"))
 
-        def figures(entry: dict[str, Any]) -> app.Measures:
-            return app.Measures(**{name: entry[name] for name in app.Measures._fields})
+        def figures(entry: dict[str, Any]) -> pro.Measures:
+            return pro.Measures(**{name: entry[name] for name in pro.Measures._fields})
 
         self.assertEqual(report.totals, figures(told["totals"]))
         wanted = [(group["key"], figures(group)) for group in told["groups"]]
@@ -238,7 +233,7 @@ class Adoption(WithFolder):
                 "'2026-12-01 10:00:00.000000', 0)"
             )
         with self.store.reading() as db:
-            job = app.job_row(db, 1, 4)
+            job = pro.job_row(db, 1, 4)
         assert job is not None
         self.assertEqual((job.id, job.tool, job.sources), (4, None, []))
         self.assertEqual(job.started_at, "2026-12-01T10:00:00.000000Z")
@@ -246,20 +241,20 @@ class Adoption(WithFolder):
     def test_old_chats_jobs_and_vectors_are_found(self) -> None:
         self.place("0005")
         with self.store.reading() as db:
-            notes = app.project_id(db, "notes")
-            geo = app.project_id(db, "geo")
+            notes = pro.project_id(db, "notes")
+            geo = pro.project_id(db, "geo")
             assert notes is not None
             assert geo is not None
-            chats, total = app.list_chats(db, notes, 20)
+            chats, total = pro.list_chats(db, notes, 20)
             self.assertEqual((total, chats[0].title, chats[0].message_count), (1, "Codewords", 4))
             self.assertEqual(chats[0].updated_at, "2026-11-30T14:09:57.473597Z")
-            last = app.history(db, chats[0].id)[-1]
+            last = pro.history(db, chats[0].id)[-1]
             self.assertEqual([source["ids"] for source in last.sources][:2], [[1], [2]])
-            jobs, _ = app.list_jobs(db, geo, 20)
+            jobs, _ = pro.list_jobs(db, geo, 20)
             self.assertEqual([job.status for job in jobs], ["cancelled", "completed"])
-            small = app.Combination("pplx-embed-v1-4b", 256, "binary")
-            self.assertEqual(app.combination_state(db, geo, small), (3, 6))
-            hits = app.chunks_by_ids(db, [4, 7, 11, 99])
+            small = pro.Combination("pplx-embed-v1-4b", 256, "binary")
+            self.assertEqual(pro.combination_state(db, geo, small), (3, 6))
+            hits = pro.chunks_by_ids(db, [4, 7, 11, 99])
             self.assertEqual(hits[4].key, "bread")
             self.assertEqual((hits[7].chat_id, hits[7].message_id, hits[7].key), (1, 1, None))
             self.assertEqual(hits[11].job_id, 1)
@@ -267,12 +262,12 @@ class Adoption(WithFolder):
 
     def test_eight_processes_adopt_one_file_once(self) -> None:
         self.place("0002")
-        code = "with store.writing() as db:\n    app.ensure_project(db, 'p' + sys.argv[-1])\n"
+        code = "with store.writing() as db:\n    pro.ensure_project(db, 'p' + sys.argv[-1])\n"
         children(code, 8, self.folder)
         backups = sorted(path.name for path in self.folder.glob("backup-*"))
         self.assertEqual(backups, ["backup-0002.db"])
         with self.store.reading() as db:
-            names = [project.name for project in app.list_projects(db)]
+            names = [project.name for project in pro.list_projects(db)]
         self.assertEqual(names, ["demo", *(f"p{n}" for n in range(8))])
 
     def test_a_file_that_is_adopted_while_it_is_judged_is_not_taken_for_another(self) -> None:
@@ -296,14 +291,14 @@ class Adoption(WithFolder):
             return connect(*args, factory=Slow, **values)
 
         with mock.patch("sqlite3.connect", slow), self.store.reading() as db:
-            self.assertEqual(app._user_version(db), 1)
+            self.assertEqual(pro._user_version(db), 1)
         self.assertEqual(pending, [])
         self.assertEqual(len(list(self.folder.glob("backup-*"))), 1)
 
     def test_a_failed_migration_leaves_the_file_as_it_was(self) -> None:
         self.place("0004")
-        broken = (*app._MIGRATIONS, ("CREATE TABLE extra (x)", "CREATE TABLE projects (x)"))
-        with mock.patch.object(app, "_MIGRATIONS", broken):
+        broken = (*pro._MIGRATIONS, ("CREATE TABLE extra (x)", "CREATE TABLE projects (x)"))
+        with mock.patch.object(pro, "_MIGRATIONS", broken):
             self.assertEqual(self.refused().kind, "internal_error")
         self.assertEqual(contents(self.path), contents(old_file("0004")))
         self.assertEqual(schema(self.path), schema(old_file("0004")))
@@ -318,10 +313,10 @@ class OtherFiles(WithFolder):
             self.assertEqual(error.kind, "internal_error")
             self.assertIn(str(self.path), error.message)
             self.assertIn(words, error.message)
-        self.assertIn(words, app.database_health(app.Settings(data_dir=str(self.folder))).problem)
+        self.assertIn(words, pro.database_health(pro.Settings(data_dir=str(self.folder))).problem)
         self.assertEqual(self.path.read_bytes(), before)
         self.assertEqual(mode_of(self.path), mode)
-        self.assertEqual({p.name for p in self.folder.iterdir()}, {app.DATABASE, *logs})
+        self.assertEqual({p.name for p in self.folder.iterdir()}, {pro.DATABASE, *logs})
 
     def test_random_bytes_are_kept(self) -> None:
         self.path.write_bytes(os.urandom(4096))
@@ -366,7 +361,7 @@ class OtherFiles(WithFolder):
         for stray in self.folder.glob("elsewhere*"):
             stray.unlink()
         log = Path(f"{self.path}-wal").read_bytes()
-        self.assert_kept("another program", logs=(f"{app.DATABASE}-wal", f"{app.DATABASE}-shm"))
+        self.assert_kept("another program", logs=(f"{pro.DATABASE}-wal", f"{pro.DATABASE}-shm"))
         self.assertEqual(Path(f"{self.path}-wal").read_bytes(), log)
 
     def test_a_newer_revision_is_kept(self) -> None:
@@ -392,70 +387,70 @@ class OtherFiles(WithFolder):
         self.path.touch()
         self.project()
         with self.store.reading() as db:
-            self.assertEqual([p.name for p in app.list_projects(db)], ["demo"])
+            self.assertEqual([p.name for p in pro.list_projects(db)], ["demo"])
         self.assertEqual(list(self.folder.glob("backup-*")), [])
 
     def test_a_data_folder_that_cannot_be_is_named(self) -> None:
         (self.folder / "file").touch()
         for folder in (f"{self.folder}/file/below", "relative", "", "~nobody-has-it/x", "/a\0b"):
-            error = self.refused(app.Store(app.Settings(data_dir=folder)))
+            error = self.refused(pro.Store(pro.Settings(data_dir=folder)))
             self.assertEqual(error.kind, "internal_error")
             self.assertIn("PERPLEXITY_DATA_DIR", error.message)
-            self.assertEqual(app.database_health(app.Settings(data_dir=folder)).revision, None)
+            self.assertEqual(pro.database_health(pro.Settings(data_dir=folder)).revision, None)
 
     def test_nothing_is_touched_before_the_first_use(self) -> None:
-        app.Store(app.Settings(data_dir=str(self.folder / "later"))).close()
+        pro.Store(pro.Settings(data_dir=str(self.folder / "later"))).close()
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_a_windows_share_is_a_path_to_sqlite_and_not_a_host(self) -> None:
         share: Any = PureWindowsPath(r"\\server\share\x y.db")
-        self.assertEqual(app._file_uri(share, "rw"), "file:////server/share/x%20y.db?mode=rw")
+        self.assertEqual(pro._file_uri(share, "rw"), "file:////server/share/x%20y.db?mode=rw")
         local: Any = PureWindowsPath(r"C:\a\x.db")
-        self.assertEqual(app._file_uri(local, "ro"), "file:///C:/a/x.db?mode=ro")
+        self.assertEqual(pro._file_uri(local, "ro"), "file:///C:/a/x.db?mode=ro")
 
     def test_a_folder_with_odd_characters_works(self) -> None:
         odd = self.folder / "a?b#c%20 é&mode=memory"
-        store = app.Store(app.Settings(data_dir=str(odd)))
+        store = pro.Store(pro.Settings(data_dir=str(odd)))
         with store.writing() as db:
-            app.ensure_project(db, "x")
+            pro.ensure_project(db, "x")
         store.close()
-        self.assertEqual(contents(odd / app.DATABASE)["projects"][0][1], "x")
+        self.assertEqual(contents(odd / pro.DATABASE)["projects"][0][1], "x")
 
 
 class Health(WithFolder):
-    def settings(self) -> app.Settings:
-        return app.Settings(data_dir=str(self.folder))
+    def settings(self) -> pro.Settings:
+        return pro.Settings(data_dir=str(self.folder))
 
     def test_a_look_at_nothing_makes_nothing(self) -> None:
         missing = self.folder / "none"
-        health = app.database_health(app.Settings(data_dir=str(missing)))
+        health = pro.database_health(pro.Settings(data_dir=str(missing)))
         self.assertEqual((health.size_bytes, health.problem), (None, ""))
         self.assertFalse(missing.exists())
 
     def test_a_look_at_an_old_file_changes_nothing(self) -> None:
         self.place("0004")
         before = self.path.read_bytes()
-        health = app.database_health(self.settings())
+        health = pro.database_health(self.settings())
         self.assertEqual((health.revision, health.user_version), ("0004", 0))
         self.assertEqual((health.journal_mode, health.problem), ("delete", ""))
         self.assertEqual(health.size_bytes, len(before))
         self.assertEqual(self.path.read_bytes(), before)
-        self.assertEqual([p.name for p in self.folder.iterdir()], [app.DATABASE])
+        self.assertEqual([p.name for p in self.folder.iterdir()], [pro.DATABASE])
 
     def test_a_look_at_a_file_in_use_and_at_rest(self) -> None:
         self.project()
         for _ in range(2):
-            health = app.database_health(self.settings())
+            health = pro.database_health(self.settings())
             self.assertEqual((health.revision, health.user_version), ("0005", 1))
             self.assertEqual((health.journal_mode, health.problem), ("wal", ""))
             self.store.close()
-        self.assertEqual([p.name for p in self.folder.iterdir()], [app.DATABASE])
+        self.assertEqual([p.name for p in self.folder.iterdir()], [pro.DATABASE])
 
     def test_damage_beyond_the_first_pages_is_seen(self) -> None:
         spoilt = bytearray(old_file("0005").read_bytes())
         spoilt[10 * 4096 : 11 * 4096] = os.urandom(4096)
         self.path.write_bytes(spoilt)
-        self.assertIn("damaged", app.database_health(self.settings()).problem)
+        self.assertIn("damaged", pro.database_health(self.settings()).problem)
 
 
 class FileSystem(WithFolder):
@@ -463,17 +458,17 @@ class FileSystem(WithFolder):
         before = os.umask(0)
         self.addCleanup(os.umask, before)
         inner = self.folder / "data"
-        store = app.Store(app.Settings(data_dir=str(inner)))
+        store = pro.Store(pro.Settings(data_dir=str(inner)))
         self.addCleanup(store.close)
         inner.mkdir()
-        shutil.copyfile(old_file("0001"), inner / app.DATABASE)
-        (inner / app.DATABASE).chmod(0o644)
+        shutil.copyfile(old_file("0001"), inner / pro.DATABASE)
+        (inner / pro.DATABASE).chmod(0o644)
         with store.writing() as db:
-            app.ensure_project(db, "x")
+            pro.ensure_project(db, "x")
             names = {path.name: mode_of(path) for path in inner.iterdir()}
         wanted = ("", "-wal", "-shm")
         self.assertEqual(
-            names, {**{app.DATABASE + w: 0o600 for w in wanted}, "backup-0001.db": 0o600}
+            names, {**{pro.DATABASE + w: 0o600 for w in wanted}, "backup-0001.db": 0o600}
         )
         self.assertEqual(mode_of(inner), 0o700)
 
@@ -481,7 +476,7 @@ class FileSystem(WithFolder):
         before = os.umask(0)
         self.addCleanup(os.umask, before)
         with self.without_log("delete"), self.store.writing() as db:
-            app.ensure_project(db, "x")
+            pro.ensure_project(db, "x")
             self.assertEqual(mode_of(Path(f"{self.path}-journal")), 0o600)
 
     @contextlib.contextmanager
@@ -512,7 +507,7 @@ class FileSystem(WithFolder):
                 self.assertEqual(self.chat(project), 1)
                 with self.store.reading() as db:
                     mode = db.execute("PRAGMA journal_mode").fetchone()[0]
-                    self.assertEqual((mode, app.list_chats(db, project, 9)[1]), ("delete", 1))
+                    self.assertEqual((mode, pro.list_chats(db, project, 9)[1]), ("delete", 1))
 
     def forbid_shared_memory(self) -> None:
         """As on a network file system, the file beside the log can be neither made nor read."""
@@ -528,7 +523,7 @@ class FileSystem(WithFolder):
                 self.project("new")
                 with self.store.reading() as db:
                     self.assertEqual(db.execute("PRAGMA journal_mode").fetchone()[0], "delete")
-                    self.assertIn("new", [p.name for p in app.list_projects(db)])
+                    self.assertIn("new", [p.name for p in pro.list_projects(db)])
                 self.assertEqual(len(list(self.folder.glob("backup-*"))), int(bool(revision)))
 
     def test_a_file_in_log_mode_can_move_to_such_a_file_system(self) -> None:
@@ -577,7 +572,7 @@ class FileSystem(WithFolder):
         with self.store.reading() as db:
             self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
             self.assertEqual(db.execute("PRAGMA journal_mode").fetchone(), ("wal",))
-            names = [project.name for project in app.list_projects(db)]
+            names = [project.name for project in pro.list_projects(db)]
             self.assertEqual(names, ["default", "geo", "notes"])
             count = db.execute("SELECT count(*) FROM embedding_chunks").fetchone()
             self.assertEqual(count, (11,))
@@ -591,14 +586,14 @@ class FileSystem(WithFolder):
             db.execute("PRAGMA max_page_count = 1")  # the size it has
             return db
 
-        with mock.patch("sqlite3.connect", small), self.assertRaises(app.ToolError) as caught:
+        with mock.patch("sqlite3.connect", small), self.assertRaises(pro.ToolError) as caught:
             self.chat(project, user="x" * 1_000_000)
         self.assertEqual(caught.exception.kind, "internal_error")
         self.assertIn("disk is full", caught.exception.message)
         self.assertEqual(self.chat(project), 1)
         with self.store.reading() as db:
             self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
-            self.assertEqual(len(app.history(db, 1)), 2)
+            self.assertEqual(len(pro.history(db, 1)), 2)
 
     def test_a_failed_backup_stops_the_adoption_and_is_replaced_later(self) -> None:
         self.place("0005")
@@ -621,13 +616,13 @@ class FileSystem(WithFolder):
 
     def test_a_file_that_cannot_be_written_is_said(self) -> None:
         project = self.project()
-        with mock.patch.object(app, "_file_uri", lambda path, _mode: f"{path.as_uri()}?mode=ro"):
-            with self.assertRaises(app.ToolError) as caught:
+        with mock.patch.object(pro, "_file_uri", lambda path, _mode: f"{path.as_uri()}?mode=ro"):
+            with self.assertRaises(pro.ToolError) as caught:
                 self.chat(project)
             self.assertEqual(caught.exception.kind, "internal_error")
             self.assertIn("cannot be written", caught.exception.message)
             with self.store.reading() as db:
-                self.assertEqual(len(app.list_projects(db)), 1)
+                self.assertEqual(len(pro.list_projects(db)), 1)
 
     def test_a_file_removed_meanwhile_is_made_anew(self) -> None:
         for endings in (("",), ("", "-wal", "-shm")):
@@ -637,7 +632,7 @@ class FileSystem(WithFolder):
                 Path(f"{self.path}{ending}").unlink()
             self.project("second")
             with self.store.reading() as db:
-                self.assertEqual([p.name for p in app.list_projects(db)], ["second"])
+                self.assertEqual([p.name for p in pro.list_projects(db)], ["second"])
                 self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
             self.assertEqual(mode_of(self.path), 0o600)
 
@@ -655,7 +650,7 @@ class FileSystem(WithFolder):
             Path(f"{self.path}{ending}").unlink()
         replacement.replace(self.path)
         with self.store.reading() as db:
-            self.assertEqual([p.name for p in app.list_projects(db)], ["demo"])
+            self.assertEqual([p.name for p in pro.list_projects(db)], ["demo"])
         self.assertTrue((self.folder / "backup-0004.db").exists())
 
     def test_the_log_does_not_grow_without_end_while_others_are_idle(self) -> None:
@@ -666,8 +661,8 @@ class FileSystem(WithFolder):
                 pass
         for _ in range(150):
             with self.store.writing() as db:
-                turn = app.Turn("q" * 30_000, "a" * 30_000)
-                app.store_turn(db, project, None, "t", turn)
+                turn = pro.Turn("q" * 30_000, "a" * 30_000)
+                pro.store_turn(db, project, None, "t", turn)
         self.assertLess(Path(f"{self.path}-wal").stat().st_size, 6_000_000)
         self.assertGreater(self.path.stat().st_size, 6_000_000)
 
@@ -688,7 +683,7 @@ class Sharing(WithFolder):
             error = self.refused(patient, writing=True)
             waited = time.monotonic() - start
             with patient.reading() as reader:
-                self.assertEqual(len(app.list_projects(reader)), 1)
+                self.assertEqual(len(pro.list_projects(reader)), 1)
         self.assertEqual(error.kind, "storage_busy")
         self.assertIn(str(self.path), error.message)
         self.assertGreater(waited, 0.2)
@@ -719,7 +714,7 @@ class Sharing(WithFolder):
                 try:
                     with unit():
                         kinds.append("done")
-                except app.ToolError as error:
+                except pro.ToolError as error:
                     kinds.append(error.kind)
 
             units = (store.writing, store.reading) * 16
@@ -737,12 +732,12 @@ class Sharing(WithFolder):
         code = """
 for turn in range(50):
     with store.writing() as db:
-        project = app.ensure_project(db, "shared")
-        app.add_event(db, app.Event("t" + sys.argv[-1], "agent", "ok", "shared", project))
+        project = pro.ensure_project(db, "shared")
+        pro.add_event(db, pro.Event("t" + sys.argv[-1], "agent", "ok", "shared", project))
 """
         children(code, 8, self.folder)
         with self.store.reading() as db:
-            report = app.usage_report(db, app.UsageQuery())
+            report = pro.usage_report(db, pro.UsageQuery())
             self.assertEqual(db.execute("PRAGMA journal_mode").fetchone(), ("wal",))
         self.assertEqual([measures.calls for _, measures in report.groups], [50] * 8)
 
@@ -754,9 +749,9 @@ for turn in range(50):
             try:
                 for _ in range(10):
                     with self.store.writing() as db:
-                        app.store_turn(db, project, None, "t", app.Turn("q", "a"))
+                        pro.store_turn(db, project, None, "t", pro.Turn("q", "a"))
                     with self.store.reading() as db:
-                        app.list_chats(db, project, 5)
+                        pro.list_chats(db, project, 5)
             except BaseException as error:  # noqa: BLE001 - shown by the assertion below
                 failures.append(error)
 
@@ -767,25 +762,25 @@ for turn in range(50):
             thread.join(BOUND_S)
         self.assertEqual(failures, [])
         with self.store.reading() as db:
-            self.assertEqual(app.list_chats(db, project, 1)[1], 320)
+            self.assertEqual(pro.list_chats(db, project, 1)[1], 320)
 
     def test_a_writer_that_fails_leaves_nothing_and_lets_the_next_one_in(self) -> None:
-        for error in (ValueError("x"), app.Cancelled(), app.ToolError("not_found", "x")):
+        for error in (ValueError("x"), pro.Cancelled(), pro.ToolError("not_found", "x")):
             with self.assertRaises(type(error)) as caught, self.store.writing() as db:
-                app.ensure_project(db, "half")
+                pro.ensure_project(db, "half")
                 raise error
             self.assertIs(caught.exception, error)
         with self.store.reading() as db:
-            self.assertEqual(app.list_projects(db), [])
+            self.assertEqual(pro.list_projects(db), [])
 
     def test_a_reader_sees_one_state_and_cannot_write(self) -> None:
         self.project("one")
         with self.store.reading() as db:
-            self.assertEqual(len(app.list_projects(db)), 1)
+            self.assertEqual(len(pro.list_projects(db)), 1)
             self.project("two")
-            self.assertEqual(len(app.list_projects(db)), 1)
-        with self.assertRaises(app.ToolError), self.store.reading() as db:
-            app.ensure_project(db, "three")
+            self.assertEqual(len(pro.list_projects(db)), 1)
+        with self.assertRaises(pro.ToolError), self.store.reading() as db:
+            pro.ensure_project(db, "three")
 
     def test_opening_the_file_again_keeps_the_locks_of_this_process(self) -> None:
         # Closing any descriptor of a file drops all locks that the process holds on it.
@@ -800,7 +795,7 @@ for turn in range(50):
             with second.reading():
                 pass
             second.close()
-            app.database_health(app.Settings(data_dir=str(self.folder)))
+            pro.database_health(pro.Settings(data_dir=str(self.folder)))
             command = [sys.executable, "-c", taken, str(self.path)]
             done = subprocess.run(command, capture_output=True, timeout=BOUND_S, check=False)
         self.assertIn(b"database is locked", done.stderr)
@@ -810,8 +805,8 @@ for turn in range(50):
 project = None
 for turn in range(200):
     with store.writing() as db:
-        project = app.ensure_project(db, "demo")
-        app.store_turn(db, project, None, "t", app.Turn("q" * 5000, "a" * 5000))
+        project = pro.ensure_project(db, "demo")
+        pro.store_turn(db, project, None, "t", pro.Turn("q" * 5000, "a" * 5000))
     print(turn, flush=True)
 """
         for journal in ("wal", "delete"):
@@ -827,9 +822,9 @@ for turn in range(200):
                     with self.store.reading() as db:
                         self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
                         self.assertEqual(db.execute("PRAGMA journal_mode").fetchone(), (journal,))
-                        project = app.project_id(db, "demo")
+                        project = pro.project_id(db, "demo")
                         assert project is not None
-                        chats, total = app.list_chats(db, project, 500)
+                        chats, total = pro.list_chats(db, project, 500)
                     self.assertGreater(total, killed_after)
                     self.assertEqual({chat.message_count for chat in chats}, {2})
 
@@ -860,18 +855,18 @@ class Secrecy(WithFolder):
                 "CREATE TRIGGER no BEFORE INSERT ON chat_messages "
                 f"BEGIN SELECT RAISE(ABORT, 'database is locked: {SECRET}'); END"
             )
-        with self.assertRaises(app.ToolError) as caught:
+        with self.assertRaises(pro.ToolError) as caught:
             self.chat(project, user=SECRET)
         error = caught.exception
         self.assertEqual(error.kind, "internal_error")
         self.assertIn(str(self.path), error.message)
         self.assertNotIn(SECRET, "".join(traceback.format_exception(error)))
         with self.store.reading() as db:
-            self.assertEqual(app.list_chats(db, project, 1), ([], 0))
+            self.assertEqual(pro.list_chats(db, project, 1), ([], 0))
 
     def test_what_cannot_be_bound_is_an_error_of_this_program_too(self) -> None:
         for value in (2**70, "\ud83d", object()):
-            with self.assertRaises(app.ToolError) as caught, self.store.writing() as db:
+            with self.assertRaises(pro.ToolError) as caught, self.store.writing() as db:
                 db.execute("SELECT ?", (value,))
             self.assertEqual(caught.exception.kind, "internal_error")
 
@@ -880,8 +875,8 @@ class Secrecy(WithFolder):
         self.chat(project)
         with raw(self.path) as db:
             db.execute("UPDATE chats SET title = CAST(x'ff41' || ? AS TEXT)", (SECRET,))
-        with self.assertRaises(app.ToolError) as caught, self.store.reading() as db:
-            app.list_chats(db, project, 1)
+        with self.assertRaises(pro.ToolError) as caught, self.store.reading() as db:
+            pro.list_chats(db, project, 1)
         self.assertNotIn(SECRET, "".join(traceback.format_exception(caught.exception)))
 
 
@@ -890,25 +885,25 @@ class Projects(WithFolder):
         self.assertEqual(self.project("a"), self.project("a"))
         self.assertNotEqual(self.project("a"), self.project("b"))
         with self.store.reading() as db:
-            rows = app.list_projects(db)
-            self.assertIsNone(app.project_id(db, "A"))
+            rows = pro.list_projects(db)
+            self.assertIsNone(pro.project_id(db, "A"))
         self.assertEqual([row.name for row in rows], ["a", "b"])
         self.assertRegex(rows[0].created_at, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
 
     def test_deleting_counts_what_names_the_project_and_keeps_its_spend(self) -> None:
         self.place("0005")
         with self.store.writing() as db:
-            geo = app.project_id(db, "geo")
+            geo = pro.project_id(db, "geo")
             assert geo is not None
-            before = app.usage_report(db, app.UsageQuery(group_by="project"))
-            removed = app.delete_project(db, "geo")
+            before = pro.usage_report(db, pro.UsageQuery(group_by="project"))
+            removed = pro.delete_project(db, "geo")
             # One chat, two jobs, six chunks of texts and one of a job.
-            self.assertEqual(removed, app.DeletedProject(10, 12, 0))
-            self.assertEqual(app.usage_report(db, app.UsageQuery(group_by="project")), before)
-            self.assertEqual(app.chunk_groups(db, geo), [])
-            self.assertIsNone(app.delete_project(db, "geo"))
+            self.assertEqual(removed, pro.DeletedProject(10, 12, 0))
+            self.assertEqual(pro.usage_report(db, pro.UsageQuery(group_by="project")), before)
+            self.assertEqual(pro.chunk_groups(db, geo), [])
+            self.assertIsNone(pro.delete_project(db, "geo"))
             # Chat chunks are not counted; the job that runs is named.
-            self.assertEqual(app.delete_project(db, "notes"), app.DeletedProject(2, 3, 1))
+            self.assertEqual(pro.delete_project(db, "notes"), pro.DeletedProject(2, 3, 1))
             for table in ("chats", "chat_messages", "research_jobs", "embedding_chunks"):
                 self.assertEqual(db.execute(f"SELECT * FROM {table}").fetchall(), [])  # noqa: S608 - fixed names
 
@@ -917,33 +912,33 @@ class Projects(WithFolder):
         for _ in range(3):
             project = self.project()
             with self.store.writing() as db:
-                job = app.add_job(db, new_job(project))
+                job = pro.add_job(db, new_job(project))
             chat = self.chat(project)
             ids.append((project, chat, job))
             with self.store.writing() as db:
                 assert chat is not None
-                self.assertEqual(app.delete_chat(db, project, chat), 2)
-                app.delete_project(db, "demo")
+                self.assertEqual(pro.delete_chat(db, project, chat), 2)
+                pro.delete_project(db, "demo")
         self.assertEqual(len({project for project, _, _ in ids}), 3)
         self.assertEqual([(chat, job) for _, chat, job in ids], [(1, 1), (2, 2), (3, 3)])
 
     def test_what_is_on_its_way_to_a_deleted_project_goes_nowhere(self) -> None:
         gone = self.project("gone")
         with self.store.writing() as db:
-            opened = app.Event("t", "agent", project_name="gone", project_id=gone)
-            event = app.open_event(db, opened)
-            app.delete_project(db, "gone")
-            app.ensure_project(db, "next")
-            self.assertNotEqual(app.ensure_project(db, "gone"), gone)
-            settled = app.Event("t", "agent", "ok", "gone", gone, cost_nano_usd=7)
-            self.assertTrue(app.settle_event(db, event, settled))
-            self.assertIsNone(app.store_turn(db, gone, None, "t", app.Turn("q", "a")))
+            opened = pro.Event("t", "agent", project_name="gone", project_id=gone)
+            event = pro.open_event(db, opened)
+            pro.delete_project(db, "gone")
+            pro.ensure_project(db, "next")
+            self.assertNotEqual(pro.ensure_project(db, "gone"), gone)
+            settled = pro.Event("t", "agent", "ok", "gone", gone, cost_nano_usd=7)
+            self.assertTrue(pro.settle_event(db, event, settled))
+            self.assertIsNone(pro.store_turn(db, gone, None, "t", pro.Turn("q", "a")))
             row = db.execute("SELECT project_id, project_name, cost_nano_usd FROM usage_events")
             self.assertEqual(row.fetchall(), [(None, "gone", 7)])
 
 
-def paid(request_id: str | None = None, **values: Any) -> app.Event:
-    event = app.Event("perplexity_ask", "agent", "ok", request_id=request_id)
+def paid(request_id: str | None = None, **values: Any) -> pro.Event:
+    event = pro.Event("perplexity_ask", "agent", "ok", request_id=request_id)
     return event._replace(**{"cost_nano_usd": 5, "cost_source": "reported", **values})
 
 
@@ -955,90 +950,90 @@ class Ledger(WithFolder):
     def test_an_event_has_every_column_of_the_table(self) -> None:
         with self.store.reading() as db:
             columns = [row[1] for row in db.execute("PRAGMA table_info(usage_events)")]
-        self.assertEqual({"id", *app.Event._fields}, set(columns))
+        self.assertEqual({"id", *pro.Event._fields}, set(columns))
 
     def test_an_open_event_is_interrupted_and_its_cost_unknown_until_settled(self) -> None:
         with self.store.writing() as db:
-            number = app.open_event(db, paid("resp_1"))
+            number = pro.open_event(db, paid("resp_1"))
         (opened,) = self.events("status, cost_nano_usd, cost_source, created_at")
         self.assertEqual(opened[:3], ("interrupted", 0, "none"))
         with self.store.writing() as db:
-            self.assertTrue(app.settle_event(db, number, paid("resp_1", model="m", latency_ms=9)))
+            self.assertTrue(pro.settle_event(db, number, paid("resp_1", model="m", latency_ms=9)))
         rows = self.events("id, status, cost_nano_usd, cost_source, model, latency_ms, created_at")
         self.assertEqual(rows, [(number, "ok", 5, "reported", "m", 9, opened[3])])
 
     def test_a_response_is_paid_once(self) -> None:
         with self.store.writing() as db:
-            self.assertTrue(app.add_event(db, paid("resp_1")))
-            self.assertFalse(app.add_event(db, paid("resp_1")))
-            self.assertTrue(app.add_event(db, paid("resp_1", api="search")))
-            self.assertTrue(app.add_event(db, paid("resp_1", status="failed")))
-            number = app.open_event(db, paid())
-            self.assertFalse(app.settle_event(db, number, paid("resp_1")))
-            self.assertTrue(app.add_event(db, paid()))
-            self.assertTrue(app.add_event(db, paid()))
+            self.assertTrue(pro.add_event(db, paid("resp_1")))
+            self.assertFalse(pro.add_event(db, paid("resp_1")))
+            self.assertTrue(pro.add_event(db, paid("resp_1", api="search")))
+            self.assertTrue(pro.add_event(db, paid("resp_1", status="failed")))
+            number = pro.open_event(db, paid())
+            self.assertFalse(pro.settle_event(db, number, paid("resp_1")))
+            self.assertTrue(pro.add_event(db, paid()))
+            self.assertTrue(pro.add_event(db, paid()))
         self.assertEqual(len(self.events("id")), 5)
         self.assertEqual([row for row in self.events("status") if row == ("interrupted",)], [])
 
     def test_a_billed_call_that_repeats_a_request_id_is_kept_without_it(self) -> None:
         with self.store.writing() as db:
             for _ in range(2):
-                number = app.open_event(db, paid(api="search"))
-                self.assertTrue(app.settle_event(db, number, paid("req_1", api="search")))
-            self.assertTrue(app.add_event(db, paid("req_1", api="search")))
-            self.assertEqual(app.usage_report(db, app.UsageQuery()).totals.cost_nano_usd, 15)
+                number = pro.open_event(db, paid(api="search"))
+                self.assertTrue(pro.settle_event(db, number, paid("req_1", api="search")))
+            self.assertTrue(pro.add_event(db, paid("req_1", api="search")))
+            self.assertEqual(pro.usage_report(db, pro.UsageQuery()).totals.cost_nano_usd, 15)
         rows = self.events("status, request_id")
         self.assertEqual(rows, [("ok", "req_1"), ("ok", None), ("ok", None)])
 
     def test_a_run_seen_twice_leaves_one_row(self) -> None:
         with self.store.writing() as db:
-            first, second = app.open_event(db, paid()), app.open_event(db, paid())
-            self.assertTrue(app.settle_event(db, first, paid("resp_1")))
-            self.assertFalse(app.settle_event(db, second, paid("resp_1")))
+            first, second = pro.open_event(db, paid()), pro.open_event(db, paid())
+            self.assertTrue(pro.settle_event(db, first, paid("resp_1")))
+            self.assertFalse(pro.settle_event(db, second, paid("resp_1")))
         self.assertEqual(self.events("id, request_id"), [(first, "resp_1")])
 
     def test_a_cap_and_a_reservation_too_large_to_store_are_lowered_and_never_lost(self) -> None:
         with self.store.writing() as db:
-            app.set_budget(db, "demo", (10**18, 7, None))
-            caps = [(cap.window, cap.limit_nano) for cap in app.project_caps(db, "demo")]
-            number = app.open_event(db, paid())
-            app.reserve(db, number, "me", 10**18)
+            pro.set_budget(db, "demo", (10**18, 7, None))
+            caps = [(cap.window, cap.limit_nano) for cap in pro.project_caps(db, "demo")]
+            number = pro.open_event(db, paid())
+            pro.reserve(db, number, "me", 10**18)
             (held,) = db.execute("SELECT estimate_nano FROM reservations").fetchone()
         self.assertEqual(caps, [("day", 10**15), ("month", 7)])
         self.assertEqual(held, 10**15)
 
     def test_every_amount_that_can_be_set_as_a_cap_can_be_stored(self) -> None:
-        largest = app.read_usd("1000000")
-        self.assertEqual(app._safe(largest), largest)
-        self.assertIsNone(app.read_usd("1000000.01"))
+        largest = pro.read_usd("1000000")
+        self.assertEqual(pro._safe(largest), largest)
+        self.assertIsNone(pro.read_usd("1000000.01"))
 
     def test_nothing_sent_leaves_no_event(self) -> None:
         with self.store.writing() as db:
-            number = app.open_event(db, paid())
-            app.drop_event(db, number)
-            settled = app.open_event(db, paid())
-            app.settle_event(db, settled, paid())
-            app.drop_event(db, settled)  # too late: it was paid for
+            number = pro.open_event(db, paid())
+            pro.drop_event(db, number)
+            settled = pro.open_event(db, paid())
+            pro.settle_event(db, settled, paid())
+            pro.drop_event(db, settled)  # too late: it was paid for
         self.assertEqual(self.events("id, status"), [(settled, "ok")])
 
     def test_settling_an_event_that_is_not_there_records_it(self) -> None:
         with self.store.writing() as db:
-            app.add_event(db, paid("other"))
-            self.assertTrue(app.settle_event(db, 1, paid("mine")))
-            self.assertTrue(app.settle_event(db, 99, paid("another")))
+            pro.add_event(db, paid("other"))
+            self.assertTrue(pro.settle_event(db, 1, paid("mine")))
+            self.assertTrue(pro.settle_event(db, 99, paid("another")))
         self.assertEqual(self.events("request_id"), [("other",), ("mine",), ("another",)])
 
     def test_a_reservation_goes_with_a_dropped_event_and_stays_with_a_settled_one(self) -> None:
         with self.store.writing() as db:
-            for number in (app.open_event(db, paid()), app.open_event(db, paid())):
+            for number in (pro.open_event(db, paid()), pro.open_event(db, paid())):
                 db.execute("INSERT INTO reservations VALUES (?, 'me', 5, 0)", (number,))
-            app.settle_event(db, 1, paid())
-            app.drop_event(db, 2)
+            pro.settle_event(db, 1, paid())
+            pro.drop_event(db, 2)
             self.assertEqual(db.execute("SELECT event_id FROM reservations").fetchall(), [(1,)])
 
     def test_what_sqlite_cannot_hold_is_stored_in_a_safe_form(self) -> None:
         with self.store.writing() as db:
-            project = app.ensure_project(db, "bad\udc80name")
+            project = pro.ensure_project(db, "bad\udc80name")
             odd: Any = paid(
                 "resp_\ud83d",
                 model="m\udc80\x00",
@@ -1051,17 +1046,17 @@ class Ledger(WithFolder):
                 project_id=project,
                 project_name="bad\udc80name",
             )
-            app.settle_event(db, app.open_event(db, odd), odd)
-            app.add_event(db, paid(cost_nano_usd=float("inf"), tool_calls_json="\ud83d"))
-            chat = app.store_turn(
-                db, project, None, "t\ud83d", app.Turn("\udc80", "a\x00b", "\ud800", "m")
+            pro.settle_event(db, pro.open_event(db, odd), odd)
+            pro.add_event(db, paid(cost_nano_usd=float("inf"), tool_calls_json="\ud83d"))
+            chat = pro.store_turn(
+                db, project, None, "t\ud83d", pro.Turn("\udc80", "a\x00b", "\ud800", "m")
             )
             assert chat is not None
-            history = app.history(db, chat)
+            history = pro.history(db, chat)
             self.assertEqual([m.content for m in history], ["\ufffd", "a\x00b"])
-            self.assertIsNone(app.chat_row(db, project, 10**30))
-            self.assertIsNone(app.job_row(db, 10**30, 2**63))
-            self.assertEqual(app.usage_report(db, app.UsageQuery()).totals.cost_nano_usd, 0)
+            self.assertIsNone(pro.chat_row(db, project, 10**30))
+            self.assertIsNone(pro.job_row(db, 10**30, 2**63))
+            self.assertEqual(pro.usage_report(db, pro.UsageQuery()).totals.cost_nano_usd, 0)
         columns = "model, total_tokens, input_tokens, output_tokens, latency_ms, usage_json"
         self.assertEqual(self.events(columns)[0], ("m\ufffd\x00", None, 1, None, None, None))
         self.assertEqual(self.events("cost_nano_usd, cost_source"), [(0, "none")] * 2)
@@ -1071,9 +1066,9 @@ class Ledger(WithFolder):
     def test_huge_figures_never_overflow_the_report(self) -> None:
         with self.store.writing() as db:
             for _ in range(3):
-                app.add_event(db, paid(total_tokens=2**62, cost_nano_usd=2**62))
-            app.add_event(db, paid(total_tokens=10**15, cost_nano_usd=10**15))
-            totals = app.usage_report(db, app.UsageQuery()).totals
+                pro.add_event(db, paid(total_tokens=2**62, cost_nano_usd=2**62))
+            pro.add_event(db, paid(total_tokens=10**15, cost_nano_usd=10**15))
+            totals = pro.usage_report(db, pro.UsageQuery()).totals
         self.assertEqual((totals.total_tokens, totals.cost_nano_usd), (10**15, 10**15))
         self.assertEqual(totals.calls_cost_unknown, 3)
 
@@ -1090,18 +1085,18 @@ class Usage(WithFolder):
         )
         with self.store.writing() as db:
             for day, tool, project, model, cost, source, status in rows:
-                event = app.Event(tool, "agent", status, project, model=model)
+                event = pro.Event(tool, "agent", status, project, model=model)
                 event = event._replace(
                     cost_nano_usd=cost,
                     cost_source=source,
                     total_tokens=None if day == "03" else 100,
                     created_at=f"2026-05-{day} 23:59:59.999999",
                 )
-                app.add_event(db, event)
+                pro.add_event(db, event)
 
-    def report(self, **values: Any) -> app.UsageReport:
+    def report(self, **values: Any) -> pro.UsageReport:
         with self.store.reading() as db:
-            return app.usage_report(db, app.UsageQuery(**values))
+            return pro.usage_report(db, pro.UsageQuery(**values))
 
     def keys(self, **values: Any) -> list[str]:
         return [key for key, _ in self.report(**values).groups]
@@ -1114,8 +1109,8 @@ class Usage(WithFolder):
 
     def test_the_measures(self) -> None:
         report = self.report()
-        self.assertEqual(report.totals, app.Measures(4, 1, 0, 0, 300, 119, 1, 1))
-        self.assertEqual(report.groups[0], ("c", app.Measures(2, 1, 0, 0, 100, 99, 0, 1)))
+        self.assertEqual(report.totals, pro.Measures(4, 1, 0, 0, 300, 119, 1, 1))
+        self.assertEqual(report.groups[0], ("c", pro.Measures(2, 1, 0, 0, 100, 99, 0, 1)))
 
     def test_a_page_of_groups_leaves_the_totals(self) -> None:
         report = self.report(limit=1, offset=1)
@@ -1133,33 +1128,33 @@ class Usage(WithFolder):
         self.assertEqual(self.report(**days).totals.calls, 3)
         self.assertEqual(self.report(since="2026-05-02").totals.calls, 2)
         self.assertEqual(self.report(until="2026-05-01").totals.calls, 2)
-        self.assertEqual(self.report(until="2026-04-30").totals, app.Measures())
+        self.assertEqual(self.report(until="2026-04-30").totals, pro.Measures())
 
     def test_a_project_is_matched_by_name_and_makes_none(self) -> None:
         self.assertEqual(self.report(project="p").totals.calls, 2)
-        nothing = app.UsageReport(app.Measures(), [], 0)
+        nothing = pro.UsageReport(pro.Measures(), [], 0)
         self.assertEqual(self.report(project="never"), nothing)
         with self.store.reading() as db:
-            self.assertEqual(app.list_projects(db), [])
+            self.assertEqual(pro.list_projects(db), [])
 
     def test_every_grouping_reads_the_index_alone(self) -> None:
         with self.store.reading() as db:
-            for name, sql in app._REPORTS.items():
-                plan = db.execute(f"EXPLAIN QUERY PLAN {sql}", app.UsageQuery()._asdict())
+            for name, sql in pro._REPORTS.items():
+                plan = db.execute(f"EXPLAIN QUERY PLAN {sql}", pro.UsageQuery()._asdict())
                 steps = [row[3] for row in plan]
                 self.assertIn("COVERING INDEX ix_usage_events_report", steps[0], name)
 
     def test_cost_history_is_the_latest_known_costs_of_such_calls(self) -> None:
         with self.store.writing() as db:
             for cost in range(60):
-                app.add_event(db, paid(cost_nano_usd=cost, preset="low", model=f"m{cost % 2}"))
-            app.add_event(db, paid(cost_source="none", preset="low"))
-            app.add_event(db, paid(cost_nano_usd=1000, model="m0"))
-            app.add_event(db, paid(cost_nano_usd=1001, model="m1"))
-            known = app.cost_history(db, "perplexity_ask", "low", None)
+                pro.add_event(db, paid(cost_nano_usd=cost, preset="low", model=f"m{cost % 2}"))
+            pro.add_event(db, paid(cost_source="none", preset="low"))
+            pro.add_event(db, paid(cost_nano_usd=1000, model="m0"))
+            pro.add_event(db, paid(cost_nano_usd=1001, model="m1"))
+            known = pro.cost_history(db, "perplexity_ask", "low", None)
             self.assertEqual(known, list(range(59, 9, -1)))
-            self.assertEqual(app.cost_history(db, "perplexity_ask", None, "m0"), [1000])
-            self.assertEqual(app.cost_history(db, "perplexity_chat", "low", None), [])
+            self.assertEqual(pro.cost_history(db, "perplexity_ask", None, "m0"), [1000])
+            self.assertEqual(pro.cost_history(db, "perplexity_chat", "low", None), [])
 
 
 class Chats(WithFolder):
@@ -1171,15 +1166,15 @@ class Chats(WithFolder):
         first, second = self.chat(self.number), self.chat(self.number)
         self.assertEqual(self.chat(self.number, first), first)
         with self.store.reading() as db:
-            rows, total = app.list_chats(db, self.number, 1)
+            rows, total = pro.list_chats(db, self.number, 1)
             self.assertEqual((rows[0].id, rows[0].message_count, total), (first, 4, 2))
-            self.assertEqual(app.list_chats(db, self.number, 1, 1)[0][0].id, second)
+            self.assertEqual(pro.list_chats(db, self.number, 1, 1)[0][0].id, second)
             assert first is not None
-            row = app.chat_row(db, self.number, first)
+            row = pro.chat_row(db, self.number, first)
             assert row is not None
             self.assertEqual(row, rows[0])
             self.assertLess(row.created_at, row.updated_at)
-            self.assertIsNone(app.chat_row(db, self.number + 1, first))
+            self.assertIsNone(pro.chat_row(db, self.number + 1, first))
 
     def test_messages_are_read_backwards_in_order(self) -> None:
         chat = self.chat(self.number, user="1")
@@ -1187,30 +1182,30 @@ class Chats(WithFolder):
             self.chat(self.number, chat, text)
         assert chat is not None
         with self.store.reading() as db:
-            page, total = app.read_messages(db, chat, 3)
+            page, total = pro.read_messages(db, chat, 3)
             self.assertEqual([m.content for m in page], ["a", "3", "a"])
-            earlier, _ = app.read_messages(db, chat, 2, page[0].id)
+            earlier, _ = pro.read_messages(db, chat, 2, page[0].id)
             self.assertEqual([m.content for m in earlier], ["1", "a", "2"][1:])
             self.assertEqual(total, 6)
-            self.assertEqual(len(app.history(db, chat)), 6)
+            self.assertEqual(len(pro.history(db, chat)), 6)
             self.assertEqual([m.role for m in page], ["assistant", "user", "assistant"])
 
     def test_the_latest_answer_says_where_to_go_on(self) -> None:
         with self.store.writing() as db:
-            chat = app.store_turn(db, self.number, None, "t", app.Turn("q", "a", "resp_1"))
+            chat = pro.store_turn(db, self.number, None, "t", pro.Turn("q", "a", "resp_1"))
             assert chat is not None
-            self.assertEqual(app.last_response_id(db, chat), "resp_1")
-            app.store_turn(db, self.number, chat, "", app.Turn("q", "a"))
-            self.assertIsNone(app.last_response_id(db, chat))
-            self.assertIsNone(app.last_response_id(db, 99))
+            self.assertEqual(pro.last_response_id(db, chat), "resp_1")
+            pro.store_turn(db, self.number, chat, "", pro.Turn("q", "a"))
+            self.assertIsNone(pro.last_response_id(db, chat))
+            self.assertIsNone(pro.last_response_id(db, 99))
 
     def test_a_chat_that_is_gone_takes_no_turn_and_no_other_gets_it(self) -> None:
         chat = self.chat(self.number)
         assert chat is not None
         with self.store.writing() as db:
-            self.assertIsNone(app.delete_chat(db, self.number + 1, chat))
-            self.assertEqual(app.delete_chat(db, self.number, chat), 2)
-            self.assertIsNone(app.delete_chat(db, self.number, chat))
+            self.assertIsNone(pro.delete_chat(db, self.number + 1, chat))
+            self.assertEqual(pro.delete_chat(db, self.number, chat), 2)
+            self.assertIsNone(pro.delete_chat(db, self.number, chat))
             self.assertEqual(db.execute("SELECT * FROM chat_messages").fetchall(), [])
         self.assertIsNone(self.chat(self.number, chat))
         self.assertEqual(self.chat(self.number), chat + 1)
@@ -1227,22 +1222,22 @@ class Chats(WithFolder):
             (None, []),
         ):
             with self.store.writing() as db:
-                turn = app.Turn("q", "a", sources_json=text)
-                chat = app.store_turn(db, self.number, None, "t", turn)
+                turn = pro.Turn("q", "a", sources_json=text)
+                chat = pro.store_turn(db, self.number, None, "t", turn)
                 assert chat is not None
-                question, answer = app.history(db, chat)
+                question, answer = pro.history(db, chat)
             self.assertEqual((question.sources, answer.sources), ([], wanted))
 
 
-def new_job(project: int, **values: Any) -> app.JobRow:
-    job = app.JobRow(
+def new_job(project: int, **values: Any) -> pro.JobRow:
+    job = pro.JobRow(
         id=0,
         project_id=project,
         query="q",
         depth="medium",
-        response_id=app.PENDING + os.urandom(8).hex(),
+        response_id=pro.PENDING + os.urandom(8).hex(),
         status="queued",
-        started_at=app.now_text(),
+        started_at=pro.now_text(),
     )
     return job._replace(**values)
 
@@ -1254,22 +1249,22 @@ class Jobs(WithFolder):
 
     def add(self, **values: Any) -> int:
         with self.store.writing() as db:
-            return app.add_job(db, new_job(self.number, **values))
+            return pro.add_job(db, new_job(self.number, **values))
 
-    def job(self, number: int) -> app.JobRow:
+    def job(self, number: int) -> pro.JobRow:
         with self.store.reading() as db:
-            row = app.job_row(db, self.number, number)
+            row = pro.job_row(db, self.number, number)
         assert row is not None
         return row
 
-    def finish(self, number: int, event: app.Event | None, **values: Any) -> bool:
+    def finish(self, number: int, event: pro.Event | None, **values: Any) -> bool:
         with self.store.writing() as db:
-            row = app.job_row(db, self.number, number)
+            row = pro.job_row(db, self.number, number)
             assert row is not None
-            return app.finish_job(db, row._replace(**{"status": "completed", **values}), event)
+            return pro.finish_job(db, row._replace(**{"status": "completed", **values}), event)
 
     def test_a_job_is_read_as_it_was_stored(self) -> None:
-        now = app.now_text()
+        now = pro.now_text()
         job = new_job(
             self.number,
             **dict.fromkeys(("input_tokens", "cost_nano", "chat_id", "usage_recorded"), 7),
@@ -1281,15 +1276,15 @@ class Jobs(WithFolder):
             extra_json="{}",
         )
         with self.store.writing() as db:
-            number = app.add_job(db, job)
-            shown = app.iso(now)
+            number = pro.add_job(db, job)
+            shown = pro.iso(now)
             self.assertEqual(
-                app.job_row(db, self.number, number),
+                pro.job_row(db, self.number, number),
                 job._replace(id=number, started_at=shown, finished_at=shown),
             )
             stored = db.execute("SELECT started_at, finished_at FROM research_jobs").fetchone()
-            self.assertIsNone(app.job_row(db, self.number + 1, number))
-            (listed,), total = app.list_jobs(db, self.number, 5)
+            self.assertIsNone(pro.job_row(db, self.number + 1, number))
+            (listed,), total = pro.list_jobs(db, self.number, 5)
         self.assertEqual(stored, (now, now))
         self.assertEqual(self.job(number).sources, [{"url": "u", "ids": [2]}])
         self.assertEqual((listed.id, total), (number, 1))
@@ -1298,7 +1293,7 @@ class Jobs(WithFolder):
     def test_a_job_that_was_read_is_written_with_its_times_in_the_old_form(self) -> None:
         number = self.add()
         with self.store.writing() as db:
-            app.claim_cancel(db, number)
+            pro.claim_cancel(db, number)
             before = db.execute("SELECT started_at, cancel_requested_at FROM research_jobs")
             times = before.fetchall()
         self.finish(number, None)
@@ -1311,23 +1306,23 @@ class Jobs(WithFolder):
     def test_a_job_has_every_column_of_the_table(self) -> None:
         with self.store.reading() as db:
             columns = {row[1] for row in db.execute("PRAGMA table_info(research_jobs)")}
-        self.assertEqual(set(app._JOB_COLUMNS), columns)
+        self.assertEqual(set(pro._JOB_COLUMNS), columns)
 
     def test_a_job_of_a_known_response_is_that_job(self) -> None:
         first = self.add(response_id="resp_1")
         self.assertEqual(self.add(response_id="resp_1"), first)
         self.assertNotEqual(self.add(response_id="resp_2"), first)
         with self.store.reading() as db:
-            self.assertEqual(app.list_jobs(db, self.number, 9)[1], 2)
+            self.assertEqual(pro.list_jobs(db, self.number, 9)[1], 2)
 
     def test_a_response_id_is_set_once_and_taken_by_one_job(self) -> None:
         first, second = self.add(), self.add()
         with self.store.writing() as db:
-            self.assertTrue(app.set_response(db, first, "resp_1"))
-            self.assertFalse(app.set_response(db, first, "resp_2"))
-            self.assertFalse(app.set_response(db, second, "resp_1"))
+            self.assertTrue(pro.set_response(db, first, "resp_1"))
+            self.assertFalse(pro.set_response(db, first, "resp_2"))
+            self.assertFalse(pro.set_response(db, second, "resp_1"))
         self.assertEqual(self.job(first).response_id, "resp_1")
-        self.assertTrue(self.job(second).response_id.startswith(app.PENDING))
+        self.assertTrue(self.job(second).response_id.startswith(pro.PENDING))
 
     def test_running_jobs_come_least_recently_checked_first(self) -> None:
         known = [self.add(response_id=f"resp_{n}") for n in range(3)]
@@ -1335,25 +1330,25 @@ class Jobs(WithFolder):
         ended = self.add(response_id="resp_end")
         self.finish(ended, None)
         with self.store.writing() as db:
-            app.note_check(db, known[0], "in_progress", "m")
-            app.note_check(db, known[1], "in_progress", None)
-            order = [job.id for job in app.running_jobs(db, None, 9)]
+            pro.note_check(db, known[0], "in_progress", "m")
+            pro.note_check(db, known[1], "in_progress", None)
+            order = [job.id for job in pro.running_jobs(db, None, 9)]
             self.assertEqual(order, [known[2], known[0], known[1], waiting])
-            self.assertEqual(len(app.running_jobs(db, self.number, 2)), 2)
-            self.assertEqual(app.running_jobs(db, self.number + 1, 9), [])
-            self.assertEqual(app.running_count(db, self.number), 4)
+            self.assertEqual(len(pro.running_jobs(db, self.number, 2)), 2)
+            self.assertEqual(pro.running_jobs(db, self.number + 1, 9), [])
+            self.assertEqual(pro.running_count(db, self.number), 4)
         seen = self.job(known[0])
         self.assertEqual((seen.status, seen.model), ("in_progress", "m"))
 
     def test_the_first_time_a_job_is_missed_is_kept_until_it_is_seen(self) -> None:
         number = self.add()
         with self.store.writing() as db:
-            first = app.note_missing(db, number)
-            self.assertEqual(app.note_missing(db, number), first)
+            first = pro.note_missing(db, number)
+            self.assertEqual(pro.note_missing(db, number), first)
         self.assertEqual(self.job(number).missing_since, first)
-        self.assertLess(abs(app.age_s(first)), BOUND_S)
+        self.assertLess(abs(pro.age_s(first)), BOUND_S)
         with self.store.writing() as db:
-            app.note_check(db, number, "in_progress", None)
+            pro.note_check(db, number, "in_progress", None)
         self.assertIsNone(self.job(number).missing_since)
 
     def test_a_job_ends_once_with_its_event(self) -> None:
@@ -1361,9 +1356,9 @@ class Jobs(WithFolder):
         self.assertTrue(self.finish(number, paid("resp_1"), result_text="r", cost_nano=5))
         self.assertFalse(self.finish(number, paid("resp_1"), result_text="other"))
         with self.store.writing() as db:
-            app.note_check(db, number, "in_progress", None)
-            app.drop_job(db, number)
-            self.assertEqual(app.usage_report(db, app.UsageQuery()).totals.calls, 1)
+            pro.note_check(db, number, "in_progress", None)
+            pro.drop_job(db, number)
+            self.assertEqual(pro.usage_report(db, pro.UsageQuery()).totals.calls, 1)
         job = self.job(number)
         self.assertEqual((job.status, job.result_text, job.cost_nano), ("completed", "r", 5))
         self.assertEqual((job.usage_recorded, job.finished_at is None), (1, False))
@@ -1373,11 +1368,11 @@ class Jobs(WithFolder):
         self.assertTrue(self.finish(number, paid("resp_1"), status="lost"))
         self.assertEqual(self.job(number).usage_recorded, 0)
         with self.store.reading() as db:
-            self.assertEqual(app.usage_report(db, app.UsageQuery()).totals.calls, 0)
+            self.assertEqual(pro.usage_report(db, pro.UsageQuery()).totals.calls, 0)
 
     def test_the_event_opened_for_a_job_is_settled_with_it(self) -> None:
         with self.store.writing() as db:
-            opened = app.open_event(db, paid())
+            opened = pro.open_event(db, paid())
         number = self.add(event_id=opened)
         self.finish(number, paid("resp_1"))
         with self.store.reading() as db:
@@ -1385,10 +1380,10 @@ class Jobs(WithFolder):
         self.assertEqual(rows, [(opened, "ok", "resp_1")])
 
     def test_an_unknown_status_is_a_running_one_and_all_terminal_ones_end_a_job(self) -> None:
-        for status in sorted(app.TERMINAL_STATUSES):
+        for status in sorted(pro.TERMINAL_STATUSES):
             self.assertTrue(self.finish(self.add(status="paused"), None, status=status))
         with self.store.reading() as db:
-            self.assertEqual(app.running_count(db, self.number), 0)
+            self.assertEqual(pro.running_count(db, self.number), 0)
 
     def test_eight_processes_record_the_end_of_twenty_jobs_once(self) -> None:
         for n in range(20):
@@ -1397,59 +1392,59 @@ class Jobs(WithFolder):
 won = 0
 for number in range(1, 21):
     with store.writing() as db:
-        job = app.job_row(db, int(sys.argv[2]), number)
-        event = app.Event("t", "agent", "ok", request_id=job.response_id)
-        won += app.finish_job(db, job._replace(status="completed"), event)
+        job = pro.job_row(db, int(sys.argv[2]), number)
+        event = pro.Event("t", "agent", "ok", request_id=job.response_id)
+        won += pro.finish_job(db, job._replace(status="completed"), event)
 print(won)
 """
         said = children(code, 8, self.folder, str(self.number))
         self.assertEqual(sum(map(int, said)), 20)
         with self.store.reading() as db:
-            self.assertEqual(app.usage_report(db, app.UsageQuery()).totals.calls, 20)
+            self.assertEqual(pro.usage_report(db, pro.UsageQuery()).totals.calls, 20)
 
     def test_one_caller_may_cancel_a_running_job(self) -> None:
         number = self.add()
         with self.store.writing() as db:
-            claims = [app.claim_cancel(db, number) for _ in range(2)]
+            claims = [pro.claim_cancel(db, number) for _ in range(2)]
             self.assertEqual(claims, [True, False])
-            app.release_cancel(db, number)
-            self.assertTrue(app.claim_cancel(db, number))
+            pro.release_cancel(db, number)
+            self.assertTrue(pro.claim_cancel(db, number))
         self.finish(number, None, status="cancelled")
         with self.store.writing() as db:
-            app.release_cancel(db, number)
-            self.assertFalse(app.claim_cancel(db, number))
+            pro.release_cancel(db, number)
+            self.assertFalse(pro.claim_cancel(db, number))
         self.assertIsNotNone(self.job(number).cancel_requested_at)
 
     def test_a_job_whose_request_was_not_sent_goes(self) -> None:
         number = self.add()
         with self.store.writing() as db:
-            app.drop_job(db, number)
-            self.assertIsNone(app.job_row(db, self.number, number))
+            pro.drop_job(db, number)
+            self.assertIsNone(pro.job_row(db, self.number, number))
 
     def test_a_lease_is_one_owners_until_it_ends_or_the_clock_was_put_back(self) -> None:
         clock = mock.Mock(return_value=1000.0)
         with mock.patch("time.time", clock), self.store.writing() as db:
-            self.assertTrue(app.take_lease(db, "observer", "me", 60))
-            self.assertFalse(app.take_lease(db, "observer", "you", 60))
-            self.assertTrue(app.take_lease(db, "other", "you", 60))
+            self.assertTrue(pro.take_lease(db, "observer", "me", 60))
+            self.assertFalse(pro.take_lease(db, "observer", "you", 60))
+            self.assertTrue(pro.take_lease(db, "other", "you", 60))
             clock.return_value = 1059.0
-            self.assertTrue(app.take_lease(db, "observer", "me", 60))
+            self.assertTrue(pro.take_lease(db, "observer", "me", 60))
             clock.return_value = 1118.9
-            self.assertFalse(app.take_lease(db, "observer", "you", 60))
+            self.assertFalse(pro.take_lease(db, "observer", "you", 60))
             clock.return_value = 1119.0
-            self.assertTrue(app.take_lease(db, "observer", "you", 60))
+            self.assertTrue(pro.take_lease(db, "observer", "you", 60))
             clock.return_value = 500.0
-            self.assertTrue(app.take_lease(db, "observer", "me", 60))
+            self.assertTrue(pro.take_lease(db, "observer", "me", 60))
 
 
-SMALL = app.Combination("m", 8, "int8")
-OTHER = app.Combination("m", 8, "binary")
+SMALL = pro.Combination("m", 8, "int8")
+OTHER = pro.Combination("m", 8, "binary")
 
 
-def chunk(ref: str, index: int = 0, owner: int | None = None, text: str = "text") -> app.Chunk:
+def chunk(ref: str, index: int = 0, owner: int | None = None, text: str = "text") -> pro.Chunk:
     source = {"c": "chat", "j": "job", "t": "text"}[ref[0]]
     chat, job = (owner if source == kind else None for kind in ("chat", "job"))
-    return app.Chunk(ref, source, chat, job, index, text, f"hash of {text}", bytes([index] * 8))
+    return pro.Chunk(ref, source, chat, job, index, text, f"hash of {text}", bytes([index] * 8))
 
 
 class Vectors(WithFolder):
@@ -1457,9 +1452,9 @@ class Vectors(WithFolder):
         super().setUp()
         self.number = self.project()
 
-    def store_chunks(self, *chunks: app.Chunk, combination: app.Combination = SMALL) -> bool:
+    def store_chunks(self, *chunks: pro.Chunk, combination: pro.Combination = SMALL) -> bool:
         with self.store.writing() as db:
-            return app.store_item(db, self.number, combination, chunks)
+            return pro.store_item(db, self.number, combination, chunks)
 
     def test_an_item_is_replaced_whole_in_its_combination(self) -> None:
         self.assertTrue(self.store_chunks(chunk("t:a", 0), chunk("t:a", 1), chunk("t:a", 2)))
@@ -1467,27 +1462,27 @@ class Vectors(WithFolder):
         self.assertTrue(self.store_chunks(chunk("t:b", 0)))
         self.assertTrue(self.store_chunks(chunk("t:a", 0, text="new"), chunk("t:a", 1, text="two")))
         with self.store.reading() as db:
-            hashes = app.stored_hashes(db, self.number, SMALL, "text")
+            hashes = pro.stored_hashes(db, self.number, SMALL, "text")
             self.assertEqual(
                 hashes, {"t:a": ("hash of new", "hash of two"), "t:b": ("hash of text",)}
             )
-            self.assertEqual(app.chunk_count(db, self.number, SMALL), 3)
-            self.assertEqual(app.chunk_count(db, self.number, OTHER), 1)
-            self.assertEqual(app.stored_hashes(db, self.number, SMALL, "chat"), {})
+            self.assertEqual(pro.chunk_count(db, self.number, SMALL), 3)
+            self.assertEqual(pro.chunk_count(db, self.number, OTHER), 1)
+            self.assertEqual(pro.stored_hashes(db, self.number, SMALL, "chat"), {})
 
     def test_an_item_that_is_gone_is_not_stored(self) -> None:
         other = self.project("other")
         chat = self.chat(other)
         with self.store.writing() as db:
             assert chat is not None
-            message = app.history(db, chat)[0].id
-            job = app.add_job(db, new_job(other))
+            message = pro.history(db, chat)[0].id
+            job = pro.add_job(db, new_job(other))
         self.assertFalse(self.store_chunks(chunk(f"c:{message}", owner=message)))
         self.assertFalse(self.store_chunks(chunk(f"j:{job}", owner=job)))
         self.assertFalse(self.store_chunks(chunk("c:99", owner=99)))
         with self.store.writing() as db:
-            self.assertTrue(app.store_item(db, other, SMALL, [chunk(f"j:{job}", owner=job)]))
-            app.delete_project(db, "demo")
+            self.assertTrue(pro.store_item(db, other, SMALL, [chunk(f"j:{job}", owner=job)]))
+            pro.delete_project(db, "demo")
         self.assertFalse(self.store_chunks(chunk("t:a")))
 
     def test_vectors_come_in_blocks_by_id(self) -> None:
@@ -1495,7 +1490,7 @@ class Vectors(WithFolder):
             self.store_chunks(chunk(f"t:{n}", n))
         self.store_chunks(chunk("t:0", 7))  # replaced: now the latest
         with self.store.reading() as db:
-            blocks = list(app.vector_blocks(db, self.number, SMALL, None, 2))
+            blocks = list(pro.vector_blocks(db, self.number, SMALL, None, 2))
             self.assertEqual(
                 blocks,
                 [
@@ -1504,22 +1499,22 @@ class Vectors(WithFolder):
                     [(6, bytes([7] * 8))],
                 ],
             )
-            self.assertEqual(list(app.vector_blocks(db, self.number, SMALL, "job", 2)), [])
-            self.assertEqual(app.combination_state(db, self.number, SMALL), (5, 6))
-            self.assertEqual(app.combination_state(db, self.number, SMALL, "chat"), (0, 0))
+            self.assertEqual(list(pro.vector_blocks(db, self.number, SMALL, "job", 2)), [])
+            self.assertEqual(pro.combination_state(db, self.number, SMALL), (5, 6))
+            self.assertEqual(pro.combination_state(db, self.number, SMALL, "chat"), (0, 0))
 
     def test_the_state_changes_with_every_change(self) -> None:
         states = []
         for step in (chunk("t:a"), chunk("t:a", text="new"), chunk("t:b")):
             self.store_chunks(step)
             with self.store.reading() as db:
-                states.append(app.combination_state(db, self.number, SMALL))
+                states.append(pro.combination_state(db, self.number, SMALL))
         with self.store.writing() as db:
-            app.delete_chunks(db, self.number, app.ChunkFilter())
-            states.append(app.combination_state(db, self.number, SMALL))
+            pro.delete_chunks(db, self.number, pro.ChunkFilter())
+            states.append(pro.combination_state(db, self.number, SMALL))
         self.store_chunks(chunk("t:c"))
         with self.store.reading() as db:
-            states.append(app.combination_state(db, self.number, SMALL))
+            states.append(pro.combination_state(db, self.number, SMALL))
         self.assertEqual(states, [(1, 1), (1, 2), (2, 3), (0, 0), (1, 4)])
 
     def test_what_can_be_indexed_and_what_is_not_yet(self) -> None:
@@ -1534,49 +1529,49 @@ class Vectors(WithFolder):
         ):
             with self.store.writing() as db:
                 job = new_job(self.number, tool=tool, status=status, result_text=text)
-                app.add_job(db, job)
+                pro.add_job(db, job)
         with self.store.reading() as db:
-            messages = app.chat_items(db, self.number)
+            messages = pro.chat_items(db, self.number)
             self.assertEqual(messages, [("c:1", 1, "question"), ("c:2", 2, "a"), ("c:4", 4, "a")])
-            reports = app.job_items(db, self.number)
+            reports = pro.job_items(db, self.number)
             self.assertEqual(reports, [("j:1", 1, "report"), ("j:2", 2, "answer")])
-            self.assertEqual(app.unindexed(db, self.number, SMALL), (3, 2))
+            self.assertEqual(pro.unindexed(db, self.number, SMALL), (3, 2))
         self.store_chunks(chunk("c:1", owner=1), chunk("c:1", 1, owner=1))
         self.store_chunks(chunk("j:2", owner=2))
         with self.store.reading() as db:
-            self.assertEqual(app.unindexed(db, self.number, SMALL), (2, 1))
-            self.assertEqual(app.unindexed(db, self.number, OTHER), (3, 2))
+            self.assertEqual(pro.unindexed(db, self.number, SMALL), (2, 1))
+            self.assertEqual(pro.unindexed(db, self.number, OTHER), (3, 2))
 
     def test_vectors_go_with_what_they_came_from(self) -> None:
         chat = self.chat(self.number)
         with self.store.writing() as db:
-            job = app.add_job(db, new_job(self.number))
+            job = pro.add_job(db, new_job(self.number))
         self.store_chunks(chunk("c:1", owner=1))
         self.store_chunks(chunk(f"j:{job}", owner=job))
         self.store_chunks(chunk("t:a"))
         with self.store.writing() as db:
-            groups = [(g.source, g.chunks) for g in app.chunk_groups(db, self.number)]
+            groups = [(g.source, g.chunks) for g in pro.chunk_groups(db, self.number)]
             self.assertEqual(groups, [("chat", 1), ("job", 1), ("text", 1)])
             assert chat is not None
-            app.delete_chat(db, self.number, chat)
-            self.assertEqual([g.source for g in app.chunk_groups(db, self.number)], ["job", "text"])
-            self.assertEqual(app.delete_project(db, "demo"), app.DeletedProject(3, 0, 1))
+            pro.delete_chat(db, self.number, chat)
+            self.assertEqual([g.source for g in pro.chunk_groups(db, self.number)], ["job", "text"])
+            self.assertEqual(pro.delete_project(db, "demo"), pro.DeletedProject(3, 0, 1))
 
     def test_chunks_are_deleted_by_any_filter(self) -> None:
         for which, left in (
-            (app.ChunkFilter(), 0),
-            (app.ChunkFilter(source="job"), 3),
-            (app.ChunkFilter(encoding="binary"), 2),
-            (app.ChunkFilter(model="x"), 3),
-            (app.ChunkFilter("text", "m", 8, "int8"), 1),
-            (app.ChunkFilter(dimensions=10**30), 3),
+            (pro.ChunkFilter(), 0),
+            (pro.ChunkFilter(source="job"), 3),
+            (pro.ChunkFilter(encoding="binary"), 2),
+            (pro.ChunkFilter(model="x"), 3),
+            (pro.ChunkFilter("text", "m", 8, "int8"), 1),
+            (pro.ChunkFilter(dimensions=10**30), 3),
         ):
             with self.subTest(which=which):
                 self.store_chunks(chunk("t:a"))
                 self.store_chunks(chunk("t:b"))
                 self.store_chunks(chunk("t:a"), combination=OTHER)
                 with self.store.writing() as db:
-                    removed = app.delete_chunks(db, self.number, which)
+                    removed = pro.delete_chunks(db, self.number, which)
                     self.assertEqual(removed, 3 - left)
 
 

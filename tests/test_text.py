@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import time
 import unittest
-from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-import perplexity_pro_mcp as app
+from support import pro
 
 KEY = "pplx-" + "Sekret0123456789" * 2
 OTHER_KEY = "pplx-" + "Zx9_" * 10
@@ -53,17 +49,17 @@ def nested(depth: int) -> list[Any]:
 class Redaction(unittest.TestCase):
     def test_the_key_goes_wherever_it_stands(self) -> None:
         for text in (f"{KEY}", f"a{KEY}", f"{KEY}b", f"Bearer {KEY}, {KEY}{KEY}", f"x\n{KEY}\ny"):
-            cleaned = app.redacted(text, KEY)
+            cleaned = pro.redacted(text, KEY)
             self.assertNotIn(KEY, cleaned)
             self.assertEqual(cleaned, text.replace(KEY, "[redacted]"))
 
     def test_a_key_of_any_shape_goes(self) -> None:
         for key in ("sk-or-v1-0123456789", "a.b*c(d)e[f]g", "twelve-chars"):
-            self.assertEqual(app.redacted(f"<{key}>", key), "<[redacted]>")
+            self.assertEqual(pro.redacted(f"<{key}>", key), "<[redacted]>")
 
     def test_what_has_the_shape_of_a_key_goes_though_it_is_not_ours(self) -> None:
         for key in (None, KEY):
-            self.assertEqual(app.redacted(f"({OTHER_KEY})", key), "([redacted])")
+            self.assertEqual(pro.redacted(f"({OTHER_KEY})", key), "([redacted])")
 
     def test_names_of_models_and_things_survive(self) -> None:
         for text in (
@@ -74,16 +70,16 @@ class Redaction(unittest.TestCase):
             "pplx_" + "a" * 40,
             "resp_902df360-29f3-4568-b1f6-b78f6cdb7797",
         ):
-            self.assertEqual(app.redacted(text, KEY), text)
+            self.assertEqual(pro.redacted(text, KEY), text)
 
     def test_a_word_that_was_set_as_the_key_does_not_eat_ordinary_text(self) -> None:
         for key in ("x", "text", "results", "max_results"):
             body = {"text": "x marks max_results", "results": ["text"]}
-            self.assertEqual(app.scrubbed(body, key), body)
+            self.assertEqual(pro.scrubbed(body, key), body)
 
     def test_replies_lose_the_key_in_names_and_at_every_depth(self) -> None:
         body = {KEY: [{"a": {KEY: f"say {KEY}"}}, [[f"{OTHER_KEY}"]], 7, 1.5, True, None]}
-        cleaned = app.scrubbed(body, KEY)
+        cleaned = pro.scrubbed(body, KEY)
         self.assertEqual(
             cleaned,
             {
@@ -101,31 +97,33 @@ class Redaction(unittest.TestCase):
 
     def test_half_characters_are_replaced_in_names_and_values(self) -> None:
         body = json.loads('{"a\\ud83d": ["\\udc80", "\\ud83d\\ude42"]}')
-        self.assertEqual(app.scrubbed(body, None), {"a\ufffd": ["\ufffd", "\U0001f642"]})
+        self.assertEqual(pro.scrubbed(body, None), {"a\ufffd": ["\ufffd", "\U0001f642"]})
 
     def test_what_is_nested_without_end_is_cut_off_and_nothing_is_raised(self) -> None:
-        deep = app.scrubbed(nested(900), KEY)
-        self.assertLess(app.depth_of(deep), 300)
-        self.assertEqual(app.scrubbed(nested(150), KEY), nested(150))
+        deep = pro.scrubbed(nested(900), KEY)
+        self.assertLess(pro.depth_of(deep), 300)
+        self.assertEqual(pro.scrubbed(nested(150), KEY), nested(150))
 
 
 class Cleaning(unittest.TestCase):
     def test_control_characters_go_and_tab_and_line_feed_stay(self) -> None:
         for code in (*range(0x20), *range(0x7F, 0xA0)):
             kept = {0x09: "\t", 0x0A: "\n", 0x0D: "\n"}.get(code, "")
-            self.assertEqual(app.visible(f"a{chr(code)}b"), f"a{kept}b", hex(code))
+            self.assertEqual(pro.without_hidden(f"a{chr(code)}b"), f"a{kept}b", hex(code))
 
     def test_line_ends_of_every_kind_become_line_feeds(self) -> None:
-        self.assertEqual(app.visible("a\r\nb\rc\nd\r\n\r\n"), "a\nb\nc\nd\n\n")
+        self.assertEqual(pro.without_hidden("a\r\nb\rc\nd\r\n\r\n"), "a\nb\nc\nd\n\n")
 
     def test_terminal_orders_lose_their_beginning(self) -> None:
-        self.assertEqual(app.visible("\x1b[31mred\x1b]0;title\x07\x9b1m"), "[31mred]0;title1m")
+        self.assertEqual(
+            pro.without_hidden("\x1b[31mred\x1b]0;title\x07\x9b1m"), "[31mred]0;title1m"
+        )
 
     def test_marks_that_reorder_or_have_no_width_go(self) -> None:
         for code in (0x061C, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), 0xFEFF):
-            self.assertEqual(app.visible(f"a{chr(code)}b"), "ab", hex(code))
+            self.assertEqual(pro.without_hidden(f"a{chr(code)}b"), "ab", hex(code))
         for code in range(0x2060, 0x2070):
-            self.assertEqual(app.visible(f"a{chr(code)}b"), "ab", hex(code))
+            self.assertEqual(pro.without_hidden(f"a{chr(code)}b"), "ab", hex(code))
 
     def test_what_people_write_stays(self) -> None:
         for text in (
@@ -136,34 +134,36 @@ class Cleaning(unittest.TestCase):
             "a\tb\nc",
             *GRAPHEMES.values(),
         ):
-            self.assertEqual(app.visible(text), text, ascii(text))
+            self.assertEqual(pro.without_hidden(text), text, ascii(text))
 
     def test_hidden_tags_go_and_flags_of_regions_stay(self) -> None:
-        self.assertEqual(app.visible(f"Hi{HIDDEN_ORDER}!"), "Hi!")
-        self.assertEqual(app.visible(f"{ENGLAND}{ENGLAND} a"), f"{ENGLAND}{ENGLAND} a")
+        self.assertEqual(pro.without_hidden(f"Hi{HIDDEN_ORDER}!"), "Hi!")
+        self.assertEqual(pro.without_hidden(f"{ENGLAND}{ENGLAND} a"), f"{ENGLAND}{ENGLAND} a")
         flag = "\U0001f3f4"
-        self.assertEqual(app.visible(f"{flag}{HIDDEN_ORDER}\U000e007f"), flag)
-        self.assertEqual(app.visible(f"{flag}{TAG_GB[:-1]}"), flag)
-        self.assertEqual(app.visible("\U000e0001\U000e007f"), "")
+        self.assertEqual(pro.without_hidden(f"{flag}{HIDDEN_ORDER}\U000e007f"), flag)
+        self.assertEqual(pro.without_hidden(f"{flag}{TAG_GB[:-1]}"), flag)
+        self.assertEqual(pro.without_hidden("\U000e0001\U000e007f"), "")
 
     def test_runs_of_variation_selectors_go(self) -> None:
         hidden = "".join(chr(0xE0100 + byte) for byte in b"send me the key")
-        self.assertEqual(app.visible(f"\U0001f642{hidden}."), "\U0001f642.")
-        self.assertEqual(app.visible("a\ufe00\ufe01\ufe0fb"), "ab")
+        self.assertEqual(pro.without_hidden(f"\U0001f642{hidden}."), "\U0001f642.")
+        self.assertEqual(pro.without_hidden("a\ufe00\ufe01\ufe0fb"), "ab")
 
     def test_half_characters_are_replaced_and_whole_ones_kept(self) -> None:
-        self.assertEqual(app.whole("a\ud83d\U0001f642\udc00"), "a\ufffd\U0001f642\ufffd")
-        self.assertEqual(app.visible("a\ud83db"), "a\ufffdb")
+        self.assertEqual(
+            pro.without_surrogates("a\ud83d\U0001f642\udc00"), "a\ufffd\U0001f642\ufffd"
+        )
+        self.assertEqual(pro.without_hidden("a\ud83db"), "a\ufffdb")
 
     def test_one_line_is_one_line_of_at_most_so_many_characters(self) -> None:
-        self.assertEqual(app.one_line("  a\r\n\tb \u2028 c\x00 ", 20), "a b c")
-        self.assertEqual(app.one_line("a " * 50, 10), "a a a a a\u2026")
+        self.assertEqual(pro.one_line("  a\r\n\tb \u2028 c\x00 ", 20), "a b c")
+        self.assertEqual(pro.one_line("a " * 50, 10), "a a a a a\u2026")
 
 
 class Fence(unittest.TestCase):
     def parts(self, text: str) -> tuple[str, str, str]:
         """The marker, what stands inside, and the sentence before."""
-        before, _, rest = app.fenced(text).partition("\n<")
+        before, _, rest = pro.fenced(text).partition("\n<")
         marker, _, rest = rest.partition(">\n")
         inside, closing, after = rest.rpartition(f"\n</{marker}>")
         self.assertEqual(after, "")
@@ -207,26 +207,26 @@ class Fence(unittest.TestCase):
         )
         for text in hostile:
             started = time.monotonic()
-            app.fenced(text)
+            pro.fenced(text)
             self.assertLess(time.monotonic() - started, 5)
 
 
 class Cutting(unittest.TestCase):
     def test_a_text_that_fits_is_left_alone(self) -> None:
         for text in ("", "a", "abc", "\U0001f642" * 3):
-            self.assertEqual(app.cut(text, 3), text)
-            self.assertEqual(app.cut_at(text, 3), len(text))
+            self.assertEqual(pro.cut(text, 3), text)
+            self.assertEqual(pro.cut_at(text, 3), len(text))
 
     def test_a_longer_text_ends_in_an_ellipsis_within_the_limit(self) -> None:
-        self.assertEqual(app.cut("abcdef", 3), "ab\u2026")
-        self.assertEqual(app.cut("abcdef", 5), "abcd\u2026")
+        self.assertEqual(pro.cut("abcdef", 3), "ab\u2026")
+        self.assertEqual(pro.cut("abcdef", 5), "abcd\u2026")
 
     def test_no_limit_splits_what_is_seen_as_one_character(self) -> None:
         for name, grapheme in GRAPHEMES.items():
             text = f"ab{grapheme}{grapheme}cd"
             seams = {0, 1, 2, 2 + len(grapheme), *range(2 + 2 * len(grapheme), len(text) + 1)}
             for limit in range(1, len(text) + 1):
-                at = app.cut_at(text, limit)
+                at = pro.cut_at(text, limit)
                 best = max(seam for seam in seams if seam <= limit)
                 self.assertEqual(at, best, f"{name} at {limit}")
 
@@ -234,14 +234,14 @@ class Cutting(unittest.TestCase):
         flags = "\U0001f1e9\U0001f1ea" * 20
         for before in ("", "a", "ab "):
             for limit in range(len(before) + 2, len(before) + len(flags)):
-                at = app.cut_at(before + flags, limit)
+                at = pro.cut_at(before + flags, limit)
                 self.assertEqual((at - len(before)) % 2, 0, limit)
                 self.assertGreaterEqual(at, limit - 1)
 
     def test_there_is_always_progress_even_where_nothing_may_be_split(self) -> None:
         for text in ("a" + "\u0301" * 500, "\u200d" * 500, "\U0001f1e9" * 501):
             for limit in (1, 2, 15, 16, 17, 100, 499):
-                self.assertGreaterEqual(app.cut_at(text, limit), max(1, limit - 16))
+                self.assertGreaterEqual(pro.cut_at(text, limit), max(1, limit - 16))
 
     def test_the_parts_of_any_text_make_the_text(self) -> None:
         luck = luck_of(1)
@@ -251,7 +251,7 @@ class Cutting(unittest.TestCase):
             rest, parts = text, []
             while rest:
                 limit = luck.randint(1, 40)
-                at = app.cut_at(rest, limit)
+                at = pro.cut_at(rest, limit)
                 self.assertTrue(0 < at <= limit, rest[:50])
                 parts.append(rest[:at])
                 rest = rest[at:]
@@ -266,10 +266,10 @@ class ErrorText(unittest.TestCase):
             "< html >",
             "error: <script>alert(1)</script>",
         ):
-            self.assertEqual(app.error_text(text, KEY), "")
+            self.assertEqual(pro.error_text(text, KEY), "")
 
     def test_a_message_becomes_one_clean_line(self) -> None:
-        self.assertEqual(app.error_text(" bad\r\n\x1b[1m value\u202e\x00 ", KEY), "bad [1m value")
+        self.assertEqual(pro.error_text(" bad\r\n\x1b[1m value\u202e\x00 ", KEY), "bad [1m value")
 
     def test_secrets_and_pictures_go_and_ids_stay(self) -> None:
         for text, cleaned in {
@@ -280,17 +280,17 @@ class ErrorText(unittest.TestCase):
             "id 1fbf7849-2f7e-4946-ab3c-7cd0f2e6f3be": "id 1fbf7849-2f7e-4946-ab3c-7cd0f2e6f3be",
             "invalid data: 5 > 3": "invalid data: 5 > 3",
         }.items():
-            self.assertEqual(app.error_text(text, KEY), cleaned)
+            self.assertEqual(pro.error_text(text, KEY), cleaned)
 
     def test_a_long_message_is_cut_and_no_part_of_the_key_gets_past_the_cut(self) -> None:
-        self.assertEqual(len(app.error_text("word " * 1000, KEY)), app.MAX_ERROR_CHARS)
+        self.assertEqual(len(pro.error_text("word " * 1000, KEY)), pro.MAX_ERROR_CHARS)
         for spaces in range(3940, 4010):
-            self.assertNotIn("Sekret", app.error_text(" " * spaces + KEY, KEY))
+            self.assertNotIn("Sekret", pro.error_text(" " * spaces + KEY, KEY))
 
     def test_a_message_made_to_be_slow_is_not(self) -> None:
         for text in ("data:" + "a" * 4000, "<" + " " * 4000, "a" * 30_000_000):
             started = time.monotonic()
-            app.error_text(text, KEY)
+            pro.error_text(text, KEY)
             self.assertLess(time.monotonic() - started, 5)
 
 
@@ -308,11 +308,11 @@ class Json(unittest.TestCase):
             *(b"\xff\xfe", b'"\x80"', b""),
         ):
             with self.assertRaises(ValueError, msg=repr(text[:20])):
-                app.read_json(text)
+                pro.read_json(text)
 
     def test_a_number_too_long_to_read_is_null_and_costs_nothing_else(self) -> None:
         text = '{"id": 7, "answer": "kept", "count": ' + "9" * 5000 + "}"
-        self.assertEqual(app.read_json(text), {"id": 7, "answer": "kept", "count": None})
+        self.assertEqual(pro.read_json(text), {"id": 7, "answer": "kept", "count": None})
 
     def test_what_is_json_is_read(self) -> None:
         for text, value in {
@@ -321,44 +321,44 @@ class Json(unittest.TestCase):
             "1" + "0" * 30: 10**30,
             '"\\ud83d"': "\ud83d",
         }.items():
-            self.assertEqual(app.read_json(text), value)
+            self.assertEqual(pro.read_json(text), value)
 
     def test_records_and_tuples_become_objects_and_lists(self) -> None:
         value = {"r": Record("a", (1.5, float("inf"))), 7: (None, True)}
         self.assertEqual(
-            app.plain(value), {"r": {"name": "a", "values": [1.5, None]}, "7": [None, True]}
+            pro.jsonable(value), {"r": {"name": "a", "values": [1.5, None]}, "7": [None, True]}
         )
 
     def test_numbers_that_json_lacks_become_null_and_large_ones_stay(self) -> None:
         values = [float("nan"), float("inf"), -float("inf"), 10**400, -0.5, 1e308]
-        self.assertEqual(app.plain(values), [None, None, None, 10**400, -0.5, 1e308])
+        self.assertEqual(pro.jsonable(values), [None, None, None, 10**400, -0.5, 1e308])
 
     def test_json_is_compact_and_as_readable_or_as_plain_as_wanted(self) -> None:
         value = {"a": [1, "ä\u2028"], "b": None}
-        self.assertEqual(app.json_text(value), '{"a":[1,"ä\u2028"],"b":null}')
+        self.assertEqual(pro.json_text(value), '{"a":[1,"ä\u2028"],"b":null}')
         self.assertEqual(
-            app.json_text(value, ascii_only=True), '{"a":[1,"\\u00e4\\u2028"],"b":null}'
+            pro.json_text(value, ascii_only=True), '{"a":[1,"\\u00e4\\u2028"],"b":null}'
         )
         with self.assertRaises(ValueError):
-            app.json_text(float("nan"))
+            pro.json_text(float("nan"))
 
     def test_depth_counts_lists_and_objects_without_recursion(self) -> None:
         for value, depth in (("a", 0), ([], 1), ({}, 1), ([[], [], 1], 2), ([1, {"a": [2]}], 3)):
-            self.assertEqual(app.depth_of(value), depth)
-        self.assertEqual(app.depth_of(nested(100_000)), 100_000)
+            self.assertEqual(pro.depth_of(value), depth)
+        self.assertEqual(pro.depth_of(nested(100_000)), 100_000)
 
 
 class Failures(unittest.TestCase):
     def test_a_failure_carries_its_kind_its_sentence_and_whether_it_was_sent(self) -> None:
-        error = app.ToolError("rate_limited", "Too fast.", status=429, sent=True)
+        error = pro.ToolError("rate_limited", "Too fast.", status=429, sent=True)
         self.assertEqual((error.kind, error.status, error.sent), ("rate_limited", 429, True))
         self.assertEqual((error.message, str(error)), ("Too fast.", "Too fast."))
-        plain = app.ToolError("not_found", "Gone.")
+        plain = pro.ToolError("not_found", "Gone.")
         self.assertEqual((plain.status, plain.sent), (None, False))
 
     def test_no_ordinary_handler_swallows_a_cancellation(self) -> None:
-        self.assertFalse(issubclass(app.Cancelled, Exception))
-        self.assertTrue(issubclass(app.Cancelled, BaseException))
+        self.assertFalse(issubclass(pro.Cancelled, Exception))
+        self.assertTrue(issubclass(pro.Cancelled, BaseException))
 
     def test_the_nearest_name_is_found_or_none(self) -> None:
         names = ("query", "max_results", "domains", "recency")
@@ -372,7 +372,7 @@ class Failures(unittest.TestCase):
             "": None,
             "q" * 5_000_000: None,
         }.items():
-            self.assertEqual(app.nearest(name, names), near)
+            self.assertEqual(pro.nearest(name, names), near)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ import random
 import sys
 import unittest
 
-import perplexity_pro_mcp as app
+from support import pro
 
-LIMIT = app.MAX_CHUNK_CHARS
+LIMIT = pro.MAX_CHUNK_CHARS
 
 
 def luck_of(seed: int) -> random.Random:
@@ -22,36 +22,36 @@ def vector(*values: int) -> bytes:
 
 
 def plain_scores(rows: list[bytes], query: bytes) -> list[float]:
-    return [app.plain_cosine(query, row) for row in rows]
+    return [pro.plain_cosine(query, row) for row in rows]
 
 
 def fast_scores(rows: list[bytes], query: bytes) -> list[float]:
-    return app.int8_scores([app.build_columns(rows, len(query))], query)
+    return pro.int8_scores([pro.build_columns(rows, len(query))], query)
 
 
 class Chunks(unittest.TestCase):
     def test_a_short_text_is_one_chunk_without_outer_white_space(self) -> None:
-        self.assertEqual(app.chunks_of("  one\n\ntwo three \n"), (["one\n\ntwo three"], False))
+        self.assertEqual(pro.chunks_of("  one\n\ntwo three \n"), (["one\n\ntwo three"], False))
 
     def test_a_text_without_words_has_no_chunks(self) -> None:
         for text in ("", " ", "\n\n\t \u3000\n", " " * (3 * LIMIT)):
-            self.assertEqual(app.chunks_of(text), ([], False))
+            self.assertEqual(pro.chunks_of(text), ([], False))
 
     def test_a_text_of_exactly_the_limit_is_not_split(self) -> None:
-        self.assertEqual(app.chunks_of("a" * LIMIT), (["a" * LIMIT], False))
-        self.assertEqual(app.chunks_of("a" * (LIMIT + 1)), (["a" * LIMIT, "a"], False))
+        self.assertEqual(pro.chunks_of("a" * LIMIT), (["a" * LIMIT], False))
+        self.assertEqual(pro.chunks_of("a" * (LIMIT + 1)), (["a" * LIMIT, "a"], False))
         spaced = "a b" + "c" * (LIMIT - 3)
-        self.assertEqual(app.chunks_of(spaced + " \n"), ([spaced], False))
+        self.assertEqual(pro.chunks_of(spaced + " \n"), ([spaced], False))
 
     def test_a_break_right_after_the_limit_still_counts(self) -> None:
         for after in (" ", "\n", "\n\n", "\n \n"):
             head = "a" + after + "b" * (LIMIT - 1 - len(after))
-            self.assertEqual(app.chunks_of(head + after + "rest")[0], [head, "rest"])
+            self.assertEqual(pro.chunks_of(head + after + "rest")[0], [head, "rest"])
 
     def test_a_break_one_character_later_does_not(self) -> None:
         text = "a" * (LIMIT + 1)
         for after in (" b", "\nb", "\n\nb"):
-            self.assertEqual(app.chunks_of(text + after)[0], ["a" * LIMIT, "a" + after])
+            self.assertEqual(pro.chunks_of(text + after)[0], ["a" * LIMIT, "a" + after])
 
     def test_the_last_blank_line_goes_before_any_line_break_and_that_before_any_space(self) -> None:
         end = "z" * LIMIT
@@ -63,29 +63,29 @@ class Chunks(unittest.TestCase):
             "a b c": "a b",
         }
         for head, first in cases.items():
-            self.assertEqual(app.chunks_of(head + end)[0][0], first, repr(head))
+            self.assertEqual(pro.chunks_of(head + end)[0][0], first, repr(head))
 
     def test_a_text_without_breaks_is_cut_at_the_limit_between_whole_characters(self) -> None:
-        chunks, left_out = app.chunks_of("🙂" * (2 * LIMIT + 5))
+        chunks, left_out = pro.chunks_of("🙂" * (2 * LIMIT + 5))
         self.assertEqual((chunks, left_out), (["🙂" * LIMIT, "🙂" * LIMIT, "🙂" * 5], False))
 
     def test_white_space_longer_than_a_chunk_makes_no_blank_chunk(self) -> None:
         for gap in (" " * 10_000, "\n" * 10_000, " \n" * 10_000):
-            self.assertEqual(app.chunks_of("a" + gap + "b"), (["a", "b"], False))
+            self.assertEqual(pro.chunks_of("a" + gap + "b"), (["a", "b"], False))
 
     def test_what_is_past_the_last_allowed_chunk_is_left_out_and_said_so(self) -> None:
-        most = app.MAX_CHUNKS_PER_TEXT
+        most = pro.MAX_CHUNKS_PER_TEXT
         full = "a" * (LIMIT * most)
-        self.assertEqual(app.chunks_of(full), (["a" * LIMIT] * most, False))
-        self.assertEqual(app.chunks_of(full + " \n "), (["a" * LIMIT] * most, False))
-        self.assertEqual(app.chunks_of(full + "b"), (["a" * LIMIT] * most, True))
+        self.assertEqual(pro.chunks_of(full), (["a" * LIMIT] * most, False))
+        self.assertEqual(pro.chunks_of(full + " \n "), (["a" * LIMIT] * most, False))
+        self.assertEqual(pro.chunks_of(full + "b"), (["a" * LIMIT] * most, True))
 
     def test_chunks_put_together_are_the_text(self) -> None:
         luck = luck_of(1)
         for _ in range(60):
             pieces = luck.choices(["ä", "word", "🙂🏽", " ", "\n", "\n\n", "x" * 1500], k=300)
             text = "".join(pieces)
-            chunks, left_out = app.chunks_of(text)
+            chunks, left_out = pro.chunks_of(text)
             if not left_out:
                 self.assertEqual("".join("".join(chunks).split()), "".join(text.split()))
             for chunk in chunks:
@@ -96,31 +96,31 @@ class Chunks(unittest.TestCase):
 class TextHash(unittest.TestCase):
     def test_it_is_the_one_that_stored_rows_hold(self) -> None:
         self.assertEqual(
-            app.text_hash("Sourdough bread needs a live starter and a hot oven."),
+            pro.text_hash("Sourdough bread needs a live starter and a hot oven."),
             "7ab2225a7b8dee4ae77ac39dc04c4f0fae64bb4e4d1a4798c32d5e5496c243ec",
         )
 
     def test_it_is_taken_of_utf_8(self) -> None:
-        self.assertEqual(app.text_hash("日本 🙂"), hashlib.sha256("日本 🙂".encode()).hexdigest())
+        self.assertEqual(pro.text_hash("日本 🙂"), hashlib.sha256("日本 🙂".encode()).hexdigest())
 
     def test_a_lone_surrogate_has_a_hash_of_its_own(self) -> None:
-        self.assertNotEqual(app.text_hash("a\ud800"), app.text_hash("a\udfff"))
+        self.assertNotEqual(pro.text_hash("a\ud800"), pro.text_hash("a\udfff"))
 
 
 class ReadVector(unittest.TestCase):
     def refusal(self, encoded: object, dimensions: int = 8, encoding: str = "int8") -> str:
         with self.assertRaises(ValueError) as caught:
-            app.read_vector(encoded, dimensions, encoding)
+            pro.read_vector(encoded, dimensions, encoding)
         self.assertIs(type(caught.exception), ValueError)
         return str(caught.exception)
 
     def test_int8_is_one_signed_byte_for_each_dimension(self) -> None:
         raw = vector(-128, -1, 0, 127, 1, 2, 3, 4)
-        self.assertEqual(app.read_vector(base64.b64encode(raw).decode(), 8, "int8"), raw)
+        self.assertEqual(pro.read_vector(base64.b64encode(raw).decode(), 8, "int8"), raw)
 
     def test_binary_is_one_bit_for_each_dimension(self) -> None:
         raw = bytes(range(16))
-        self.assertEqual(app.read_vector(base64.b64encode(raw).decode(), 128, "binary"), raw)
+        self.assertEqual(pro.read_vector(base64.b64encode(raw).decode(), 128, "binary"), raw)
 
     def test_any_other_size_is_refused_with_both_figures(self) -> None:
         for size in (0, 1, 7, 9, 64):
@@ -135,7 +135,7 @@ class ReadVector(unittest.TestCase):
 
     def test_text_that_is_not_exactly_base64_is_refused_and_not_quoted(self) -> None:
         good = base64.b64encode(vector(-5, 1, 2, 3, 4, 5, 6, -8)).decode()
-        self.assertEqual(len(app.read_vector(good, 8, "int8")), 8)
+        self.assertEqual(len(pro.read_vector(good, 8, "int8")), 8)
         bad = [good + "\n", " " + good, good[:4] + "\n" + good[4:], good.rstrip("="), good + "="]
         bad += [good + "====", good[:-3] + "*" + good[-2:], "-_" + good[2:], "=" + good]
         bad += [good[:4] + "=" + good[4:], "é" + good[1:], "\ud800" + good[1:], "\0" + good[1:]]
@@ -150,11 +150,11 @@ class Int8Scores(unittest.TestCase):
 
     def test_the_worked_example_holds(self) -> None:
         rows = [vector(1, 0, -4), vector(5, 2, 0)]
-        block = app.build_columns(rows, 3)
+        block = pro.build_columns(rows, 3)
         self.assertEqual(block.columns, (0x8581, 0x8280, 0x807C))
         self.assertEqual(block.norms, (17, 29))
         expected = [-6 / (17 * 17) ** 0.5, 4 / (29 * 17) ** 0.5]
-        self.assertEqual(app.int8_scores([block], vector(2, -3, 2)), expected)
+        self.assertEqual(pro.int8_scores([block], vector(2, -3, 2)), expected)
         self.assertEqual(plain_scores(rows, vector(2, -3, 2)), expected)
 
     def test_a_vector_is_as_similar_to_itself_as_can_be(self) -> None:
@@ -199,12 +199,12 @@ class Int8Scores(unittest.TestCase):
         luck = luck_of(6)
         rows = [vector(*(round(luck.gauss(0, 30)) for _ in range(24))) for _ in range(30)]
         rows[7] = rows[21] = rows[3]
-        block = app.build_columns(rows, 24)
+        block = pro.build_columns(rows, 24)
         for _ in range(1000):
             query = luck.randbytes(24)
             expected = plain_scores(rows, query)
             ranked = sorted(range(30), key=lambda row: (-expected[row], row))[:10]
-            best = app.top_k(app.int8_scores([block], query), 10, None)
+            best = pro.top_k(pro.int8_scores([block], query), 10, None)
             self.assertEqual(best, [(row, expected[row]) for row in ranked])
 
     def test_a_zero_vector_scores_zero_on_either_side(self) -> None:
@@ -217,28 +217,28 @@ class Int8Scores(unittest.TestCase):
         luck = luck_of(7)
         rows, query = [luck.randbytes(64) for _ in range(23)], luck.randbytes(64)
         cuts = [(0, 1), (1, 6), (6, 6), (6, 22), (22, 23)]
-        blocks = (app.build_columns(rows[start:end], 64) for start, end in cuts)
-        self.assertEqual(app.int8_scores(blocks, query), plain_scores(rows, query))
+        blocks = (pro.build_columns(rows[start:end], 64) for start, end in cuts)
+        self.assertEqual(pro.int8_scores(blocks, query), plain_scores(rows, query))
 
     def test_nothing_stored_gives_no_scores(self) -> None:
-        self.assertEqual(app.int8_scores([], bytes(8)), [])
+        self.assertEqual(pro.int8_scores([], bytes(8)), [])
         self.assertEqual(fast_scores([], bytes(8)), [])
 
     def test_a_vector_of_another_size_is_refused(self) -> None:
-        block = app.build_columns([bytes(8)], 8)
+        block = pro.build_columns([bytes(8)], 8)
         for rows in ([bytes(8), bytes(7)], [bytes(9), bytes(7)], [b""]):
             with self.assertRaisesRegex(ValueError, "does not have 8 bytes"):
-                app.build_columns(rows, 8)
+                pro.build_columns(rows, 8)
         with self.assertRaisesRegex(ValueError, "does not have 8 bytes"):
-            app.int8_scores([block], bytes(16))
+            pro.int8_scores([block], bytes(16))
 
     def test_the_stated_size_is_close_to_the_memory_taken(self) -> None:
         luck = luck_of(8)
-        block = app.build_columns([luck.randbytes(128) for _ in range(2000)], 128)
+        block = pro.build_columns([luck.randbytes(128) for _ in range(2000)], 128)
         taken = sum(sys.getsizeof(part) for part in (*block, *block.columns, *block.norms))
         self.assertLessEqual(taken, block.size_bytes)
         self.assertLess(block.size_bytes, 1.2 * taken)
-        self.assertLess(app.columns_size(20_000, 1024), 1.2 * 20_000 * 1024)
+        self.assertLess(pro.columns_size(20_000, 1024), 1.2 * 20_000 * 1024)
 
 
 class BinaryScores(unittest.TestCase):
@@ -249,7 +249,7 @@ class BinaryScores(unittest.TestCase):
             query = luck.randbytes(size)
             flipped = bytes(255 - byte for byte in query)
             rows = [query, flipped, bytes(size), b"\xff" * size, luck.randbytes(size)]
-            scores = app.binary_scores(rows, query, dimensions)
+            scores = pro.binary_scores(rows, query, dimensions)
             bits = [f"{int.from_bytes(row, 'big'):0{dimensions}b}" for row in [query, *rows]]
             for score, row in zip(scores, bits[1:], strict=True):
                 differing = sum(a != b for a, b in zip(bits[0], row, strict=True))
@@ -259,10 +259,10 @@ class BinaryScores(unittest.TestCase):
     def test_a_vector_of_another_size_is_refused(self) -> None:
         for rows, query in (([bytes(15)], bytes(16)), ([bytes(16)], bytes(17))):
             with self.assertRaisesRegex(ValueError, "does not have 16 bytes"):
-                app.binary_scores(rows, query, 128)
+                pro.binary_scores(rows, query, 128)
 
     def test_nothing_stored_gives_no_scores(self) -> None:
-        self.assertEqual(app.binary_scores([], bytes(16), 128), [])
+        self.assertEqual(pro.binary_scores([], bytes(16), 128), [])
 
 
 class TopK(unittest.TestCase):
@@ -270,18 +270,18 @@ class TopK(unittest.TestCase):
         scores = [0.5, 0.9, 0.5, -1.0, 0.9, 0.5]
         order = [1, 4, 0, 2, 5, 3]
         for k in range(1, 9):
-            self.assertEqual(app.top_k(scores, k, None), [(row, scores[row]) for row in order[:k]])
+            self.assertEqual(pro.top_k(scores, k, None), [(row, scores[row]) for row in order[:k]])
 
     def test_all_equal_scores_keep_the_first_rows(self) -> None:
-        self.assertEqual([row for row, _ in app.top_k([0.25] * 5000, 20, None)], list(range(20)))
+        self.assertEqual([row for row, _ in pro.top_k([0.25] * 5000, 20, None)], list(range(20)))
 
     def test_only_scores_at_or_above_the_least_are_returned(self) -> None:
-        self.assertEqual(app.top_k([0.2, 0.5, -0.3], 5, 0.2), [(1, 0.5), (0, 0.2)])
-        self.assertEqual(app.top_k([0.2, 0.0, -0.3], 5, 0.0), [(0, 0.2), (1, 0.0)])
-        self.assertEqual(app.top_k([0.2, 0.5, -0.3], 5, 0.75), [])
+        self.assertEqual(pro.top_k([0.2, 0.5, -0.3], 5, 0.2), [(1, 0.5), (0, 0.2)])
+        self.assertEqual(pro.top_k([0.2, 0.0, -0.3], 5, 0.0), [(0, 0.2), (1, 0.0)])
+        self.assertEqual(pro.top_k([0.2, 0.5, -0.3], 5, 0.75), [])
 
     def test_no_scores_give_no_rows(self) -> None:
-        self.assertEqual(app.top_k([], 5, None), [])
+        self.assertEqual(pro.top_k([], 5, None), [])
 
 
 if __name__ == "__main__":
