@@ -37,12 +37,12 @@ Contents (search for `# ==== ` to walk through them; a chapter uses only earlier
    9. Storage            SQLite: adoption, migrations, one function per question
   10. Perplexity         request bodies out of arguments, results out of replies
   11. Calls              one running tool call: paying, waiting, cancelling, handing off
-  12. Pages                instructions, help and README tables out of the declarations
-  13. Tools                the eleven tools: arguments, result, handler
-  14. Server             JSON-RPC lines, workers, progress, shutdown
-  15. Clients            configuration snippets, links and bundles for MCP clients
-  16. Command line       the same tools for a terminal
-  17. Main               which of the two this process is
+  13. Showing            instructions, help and README tables out of the declarations
+  14. Tools              the eleven tools: arguments, result, handler
+  15. Server             JSON-RPC lines, workers, progress, shutdown
+  17. Clients            configuration snippets, links and bundles for MCP clients
+  18. Command line       the same tools for a terminal
+  20. Main               which of the two this process is
 """
 
 from __future__ import annotations
@@ -6858,7 +6858,7 @@ def streamed(settings: Settings, key: str, outgoing: Outgoing, flight: PaidReque
     return Reply(200, _last_body(last, known), None, elapsed_ms)
 
 
-# ==== 12. Pages ===================================================================================
+# ==== 13. Showing =================================================================================
 # What people and models read about the tools: instructions, help, README tables. All of it comes
 # from the declarations, the limits and a few paragraphs here. Touches nothing.
 
@@ -7172,7 +7172,7 @@ def with_tables(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
     return text
 
 
-# ==== 13. Tools ===================================================================================
+# ==== 14. Tools ===================================================================================
 # The eleven tools: each an argument record, a result record and a decorated function, and nothing
 # about it written anywhere else. Touches the world only through chapter 11.
 
@@ -10270,7 +10270,7 @@ def do_help(call: Call, args: HelpArgs) -> HelpResult:
     return HelpResult("tool", declared.name, tool_page(declared))
 
 
-# ==== 14. Server ==================================================================================
+# ==== 15. Server ==================================================================================
 # The Model Context Protocol over two descriptors, both of its eras, decided request by request.
 # Touches standard input, the protocol's output, threads and signals; relies on chapters 1 to 5, 11
 # and 12. The main thread reads lines and answers what needs no work. Worker threads run the tools,
@@ -11020,7 +11020,7 @@ def spoken_to(runtime: Runtime, text: str) -> list[bytes]:
     return lines
 
 
-# ==== 15. Clients =================================================================================
+# ==== 17. Clients =================================================================================
 # How MCP clients are told to start this server: snippets, edits of their files that leave every
 # foreign byte alone, one-click links, the registry entry and the desktop bundle, all from one
 # table. Touches files through chapter 5 only; relies on chapters 1 to 5.
@@ -11944,7 +11944,7 @@ def install_page() -> str:
     return "\n".join(lines).rstrip("\n")
 
 
-# ==== 16. Command line ============================================================================
+# ==== 18. Command line ============================================================================
 # The same tools for a person or a script: flags out of the declarations, calls through chapter 11,
 # data on standard output, everything else on standard error. Touches the arguments, the terminal
 # and standard input; files through chapter 5 only. Relies on every chapter before.
@@ -13195,7 +13195,7 @@ def completion_script(words: Sequence[str]) -> str:
 
 
 # ---- Setting up clients
-# What to write is chapter 15's; here it is shown, and written on request only.
+# What to write is chapter 17's; here it is shown, and written on request only.
 
 
 def own_launch() -> Launch:
@@ -13277,7 +13277,7 @@ def _write_for(client: Client, launch: Launch, screen: Screen) -> int:
 
 
 def _bundle(name: str, screen: Screen) -> int:
-    """Write the desktop bundle: this file and its documents, beside what chapter 15 adds."""
+    """Write the desktop bundle: this file and its documents, beside what chapter 17 adds."""
     from pathlib import Path
 
     own = Path(__file__).resolve()
@@ -13532,7 +13532,7 @@ COMMANDS["setup"] = Command(
 )
 
 
-# ==== 17. Main ====================================================================================
+# ==== 20. Main ====================================================================================
 # How a process begins and ends. Importing the module does nothing.
 
 

@@ -23,25 +23,25 @@ MODULE_POWERS = {
     "urllib.error": {6},
     "http": {6},
     "socket": {6},
-    "ssl": {6, 16},
+    "ssl": {6, 18},
     "sqlite3": {9},
     "tempfile": set(),
-    "shutil": {16},
-    "signal": {14},
-    "threading": {0, 11, 14},
-    "pathlib": {0, 5, 9, 15, 16},
+    "shutil": {18},
+    "signal": {15},
+    "threading": {0, 11, 15},
+    "pathlib": {0, 5, 9, 17, 18},
 }
-CALL_POWERS = {"open": {5}, "print": {16}, "input": {16}}
-NAME_POWERS = {"sqlite3": {9}, "threading": {9, 11, 14}}
+CALL_POWERS = {"open": {5}, "print": {18}, "input": {18}}
+NAME_POWERS = {"sqlite3": {9}, "threading": {9, 11, 15}}
 ATTRIBUTE_POWERS = {  # (object, attribute)
     ("os", "environ"): {3},
     ("os", "getenv"): set(),
     ("os", "open"): {5},
     ("os", "system"): set(),
     ("os", "popen"): set(),
-    ("sys", "stdin"): {14, 16},
-    ("sys", "stdout"): {14, 16},
-    ("sys", "argv"): {16, 17},
+    ("sys", "stdin"): {15, 18},
+    ("sys", "stdout"): {15, 18},
+    ("sys", "argv"): {18, 20},
 }
 FORBIDDEN = {"eval", "exec", "compile", "__import__"}
 FORBIDDEN_MODULES = {"subprocess", "pickle", "ctypes", "multiprocessing", "marshal", "shelve"}
