@@ -3146,7 +3146,7 @@ def _number(db: sqlite3.Connection, sql: str, /, *values: Json, **named: Json) -
 
 def _insert(db: sqlite3.Connection, table: str, /, **values: Json) -> int:
     """Add a row by its columns; its id."""
-    sql = f"INSERT INTO {table} ({', '.join(values)}) VALUES (:{', :'.join(values)})"  # noqa: S608 - names of this chapter
+    sql = f"INSERT INTO {table} ({', '.join(values)}) VALUES (:{', :'.join(values)})"
     return int(_run(db, sql, **values).lastrowid or 0)
 
 
@@ -3193,7 +3193,7 @@ def list_projects(db: sqlite3.Connection) -> list[ProjectRow]:
 
 def running_count(db: sqlite3.Connection, project_id: int) -> int:
     """How many of a project's jobs have not ended."""
-    sql = f"SELECT count(*) FROM research_jobs WHERE project_id = ? AND {_RUNNING}"  # noqa: S608 - fixed words
+    sql = f"SELECT count(*) FROM research_jobs WHERE project_id = ? AND {_RUNNING}"
     return _number(db, sql, project_id) or 0
 
 
@@ -3289,7 +3289,7 @@ def settle_event(db: sqlite3.Connection, event_id: int, event: Event) -> bool:
     if fresh is None:
         drop_event(db, event_id)
         return False
-    sql = f"UPDATE usage_events SET {_FIGURES} WHERE id = :id"  # noqa: S608 - the record's own names
+    sql = f"UPDATE usage_events SET {_FIGURES} WHERE id = :id"
     _run(db, sql, id=event_id, **_event_values(db, fresh))
     return True
 
@@ -3356,7 +3356,7 @@ _REPORTS = {
         WHERE (:project IS NULL OR project_name = :project)
         AND (:since IS NULL OR created_at >= :since)
         AND (:until IS NULL OR created_at < :until || '~')
-        GROUP BY {key}"""  # noqa: S608 - fixed words of this table
+        GROUP BY {key}"""
     for name, key in _GROUPINGS.items()
 }
 
@@ -3365,7 +3365,7 @@ def usage_report(db: sqlite3.Connection, query: UsageQuery) -> UsageReport:
     """What was spent, grouped: dearest first, ties by key; days are the latest, in their order."""
     rows = _run(db, _REPORTS[query.group_by], **query._asdict())
     groups = [(str(key), Measures(*(int(n or 0) for n in figures))) for key, *figures in rows]
-    totals = [sum(figures) for figures in zip(Measures(), *(m for _, m in groups))]  # noqa: B905 - records of one kind
+    totals = [sum(figures) for figures in zip(Measures(), *(m for _, m in groups))]
     by_day = query.group_by == "day"
     groups.sort(key=lambda group: group[0], reverse=by_day)
     if not by_day:
@@ -3503,7 +3503,7 @@ def store_turn(
         times = {"created_at": now, "updated_at": now}
         chat_id = _insert(db, "chats", project_id=project_id, title=title, **times)
     user, assistant, *answer = turn
-    about = dict(zip(Turn._fields[2:], answer))  # noqa: B905 - the rest of the fields
+    about = dict(zip(Turn._fields[2:], answer))
     for role, content, more in (("user", user, {}), ("assistant", assistant, about)):
         values = {"chat_id": chat_id, "role": role, "content": content, "created_at": now, **more}
         _insert(db, "chat_messages", **values)
@@ -3560,7 +3560,7 @@ class JobRow(NamedTuple):
 
 _JOB_TIMES = [name for name in JobRow._fields if name.endswith(("_at", "_since"))]
 _JOB_COLUMNS = [name.replace("cost_nano", "cost_nano_usd") for name in JobRow._fields]
-_JOBS = f"SELECT {', '.join(_JOB_COLUMNS)} FROM research_jobs"  # noqa: S608 - the record's own names
+_JOBS = f"SELECT {', '.join(_JOB_COLUMNS)} FROM research_jobs"
 _UNANSWERED = f"substr(response_id, 1, {len(PENDING)}) = '{PENDING}'"
 # A list does without the long texts: a hundred reports are a lot to read.
 _LISTED_JOBS = _JOBS.replace("result_text, sources_json", "NULL, NULL")
@@ -3569,13 +3569,13 @@ _CHANGES = ", ".join(f"{n} = coalesce(:{n}, {n})" for n in _JOB_COLUMNS if n not
 
 
 def _job(row: tuple[Json, ...]) -> JobRow:
-    values = dict(zip(JobRow._fields, row))  # noqa: B905 - one column a field
+    values = dict(zip(JobRow._fields, row))
     return JobRow(**{**values, **{name: iso(values[name]) for name in _JOB_TIMES if values[name]}})
 
 
 def _job_values(job: JobRow) -> dict[str, Json]:
     """A job's columns, with its times in the stored form."""
-    values: dict[str, Json] = dict(zip(_JOB_COLUMNS, job))  # noqa: B905 - one column a field
+    values: dict[str, Json] = dict(zip(_JOB_COLUMNS, job))
     times = {name: values[name] for name in _JOB_TIMES if values[name]}
     return {**values, **{n: t.rstrip("Z").replace("T", " ") for n, t in times.items()}}
 
@@ -3591,13 +3591,13 @@ def add_job(db: sqlite3.Connection, job: JobRow) -> int:
 
 def _change(db: sqlite3.Connection, job_id: int, changes: str, /, **values: Json) -> bool:
     """Change a running job; False, and nothing happens, if it has ended."""
-    sql = f"UPDATE research_jobs SET {changes} WHERE id = :id AND {_RUNNING}"  # noqa: S608 - words of this chapter
+    sql = f"UPDATE research_jobs SET {changes} WHERE id = :id AND {_RUNNING}"
     return _run(db, sql, id=job_id, **values).rowcount == 1
 
 
 def drop_job(db: sqlite3.Connection, job_id: int) -> None:
     """Remove a running job: its request was not sent."""
-    _run(db, f"DELETE FROM research_jobs WHERE id = ? AND {_RUNNING}", job_id)  # noqa: S608 - as above
+    _run(db, f"DELETE FROM research_jobs WHERE id = ? AND {_RUNNING}", job_id)
 
 
 def job_row(db: sqlite3.Connection, project_id: int, job_id: int) -> JobRow | None:
@@ -3664,7 +3664,7 @@ def finish_job(db: sqlite3.Connection, job: JobRow, event: Event | None) -> bool
 def claim_cancel(db: sqlite3.Connection, job_id: int) -> bool:
     """Claim the right to cancel a running job: one caller gets it."""
     sql = f"""UPDATE research_jobs SET cancel_requested_at = ? WHERE id = ?
-        AND cancel_requested_at IS NULL AND {_RUNNING}"""  # noqa: S608 - fixed words
+        AND cancel_requested_at IS NULL AND {_RUNNING}"""
     return _run(db, sql, now_text(), job_id).rowcount == 1
 
 
@@ -3675,7 +3675,7 @@ def release_cancel(db: sqlite3.Connection, job_id: int) -> None:
 
 def set_response(db: sqlite3.Connection, job_id: int, response_id: str) -> bool:
     """Give a job the response id it started without; False if it has one, or another has it."""
-    sql = f"UPDATE OR IGNORE research_jobs SET response_id = ? WHERE id = ? AND {_UNANSWERED}"  # noqa: S608 - fixed words
+    sql = f"UPDATE OR IGNORE research_jobs SET response_id = ? WHERE id = ? AND {_UNANSWERED}"
     return _run(db, sql, response_id, job_id).rowcount == 1
 
 
@@ -3933,17 +3933,17 @@ def project_caps(db: sqlite3.Connection, project: str | None = None) -> list[Cap
     return [
         Cap(name, window, limit, f"the {window} cap of project {name!r}")
         for name, *limits in _run(db, sql, project=project)
-        for window, limit in zip(CAP_WINDOWS, limits)  # noqa: B905 - three each
+        for window, limit in zip(CAP_WINDOWS, limits)
         if limit is not None
     ]
 
 
 _IN_PROJECT = "(:scope = '' OR project_name = :scope)"
 _OF_SCOPE = f"created_at >= :since AND {_IN_PROJECT}"
-_SPENT = f"SELECT sum(cost_nano_usd) FROM usage_events WHERE {_OF_SCOPE}"  # noqa: S608 - fixed words
+_SPENT = f"SELECT sum(cost_nano_usd) FROM usage_events WHERE {_OF_SCOPE}"
 _ON_ITS_WAY = f"""SELECT sum(estimate_nano) FROM reservations
     JOIN usage_events ON usage_events.id = event_id
-    WHERE heartbeat_at > :fresh AND {_IN_PROJECT}"""  # noqa: S608 - as above
+    WHERE heartbeat_at > :fresh AND {_IN_PROJECT}"""
 # What ended without a known cost, and what runs in the background, whenever that began: its cost
 # will be recorded on the day it ends.
 _UNKNOWN = f"""SELECT tool, preset, model, count(*) FROM usage_events
@@ -3951,7 +3951,7 @@ _UNKNOWN = f"""SELECT tool, preset, model, count(*) FROM usage_events
     UNION ALL SELECT coalesce(tool, 'perplexity_research'), depth, NULL, count(*)
     FROM research_jobs JOIN projects ON projects.id = project_id
     WHERE (({_RUNNING} AND NOT {_UNANSWERED}) OR (status = 'lost' AND finished_at >= :since))
-    AND (:scope = '' OR projects.name = :scope) GROUP BY 1, 2"""  # noqa: S608 - as above
+    AND (:scope = '' OR projects.name = :scope) GROUP BY 1, 2"""
 
 
 def cap_state(
@@ -9981,7 +9981,7 @@ def _budget(call: Call, args: ProjectsArgs, name: str) -> ProjectsResult:
         _amount("monthly_usd", args.monthly_usd, own.get("month")),
         _amount("call_usd", args.call_usd, own.get("call")),
     )
-    kept = zip(CAP_WINDOWS, limits)  # noqa: B905 - three each
+    kept = zip(CAP_WINDOWS, limits)
     looser = any(w in own and (new is None or new > own[w]) for w, new in kept)
     question = f"This raises or lifts a spend cap of project {name!r}."
     if looser and not call.confirmed(f"{question} Do it?"):
