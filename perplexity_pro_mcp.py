@@ -37,10 +37,10 @@ Contents (search for `# ==== ` to walk through them; a chapter uses only earlier
    9. Storage            SQLite: adoption, migrations, one function per question
   10. Perplexity         request bodies out of arguments, results out of replies
   11. Calls              one running tool call: paying, waiting, cancelling, handing off
-  13. Showing            instructions, help and README tables out of the declarations
+  13. Showing            instructions and help out of the declarations
   14. Tools              the eleven tools: arguments, result, handler
   15. Server             JSON-RPC lines, workers, progress, shutdown
-  17. Clients            configuration snippets, links and bundles for MCP clients
+  17. Clients            configuration snippets, edits and links for MCP clients
   18. Command line       the same tools for a terminal
   20. Main               which of the two this process is
 """
@@ -1326,12 +1326,6 @@ def read_text(path: Path, limit_bytes: int, encoding: str = "utf-8-sig") -> str:
     if len(raw) > limit_bytes:
         raise ValueError(f"is larger than {limit_bytes} bytes")
     return raw.decode(encoding)
-
-
-def read_bytes(path: Path, limit_bytes: int) -> bytes:
-    """A file's bytes, no more than so many."""
-    with path.open("rb") as reader:
-        return reader.read(limit_bytes)
 
 
 def replace_file(path: Path, text: str | bytes) -> None:
@@ -6859,8 +6853,8 @@ def streamed(settings: Settings, key: str, outgoing: Outgoing, flight: PaidReque
 
 
 # ==== 13. Showing =================================================================================
-# What people and models read about the tools: instructions, help, README tables. All of it comes
-# from the declarations, the limits and a few paragraphs here. Touches nothing.
+# What people and models read about the tools: instructions and help. All of it comes from the
+# declarations, the limits and a few paragraphs here. Touches nothing.
 
 
 class ErrorAdvice(NamedTuple):
@@ -7102,74 +7096,6 @@ TOPICS: dict[str, Callable[[Settings], str]] = {
     "projects": _projects_topic,
     "settings": _settings_topic,
 }
-
-
-# ---- Tables of the README, between `<!-- begin NAME -->` and `<!-- end NAME -->`
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join([_row(head), _row(["---"] * len(head)), *(_row(row) for row in rows)])
-
-
-def tools_table() -> str:
-    """The tools, what they do and cost."""
-    rows = [(f"`{t.name}`", t.summary, t.cost) for t in TOOLS.values()]
-    return _table(("Tool", "What it does", "Cost"), rows)
-
-
-def arguments_tables() -> str:
-    """The arguments of every tool."""
-    blocks = []
-    for declared in TOOLS.values():
-        rows = []
-        for field in fields_of(arguments_of(declared)):
-            kind = "text or list" if field.shape.or_list else field.shape.kind
-            kind = " / ".join(field.shape.choices) or kind
-            rows.append(
-                (f"`{field.name}`", kind, "yes" if field.required else "", field_words(field))
-            )
-        table = _table(("Argument", "Type", "Required", "Meaning"), rows)
-        blocks.append(f"#### {declared.name}\n\n{declared.details}\n\n{table}")
-    return "\n\n".join(blocks)
-
-
-def variables_table() -> str:
-    """The environment variables."""
-    return _table(
-        ("Variable", "Default", "Meaning"),
-        [(f"`{v.name}`", v.default, v.meaning) for v in VARIABLES],
-    )
-
-
-def errors_table() -> str:
-    """The categories of failure."""
-    return _table(
-        ("Category", "Meaning", "What to do"),
-        [(f"`{kind}`", fix.means, fix.fix) for kind, fix in FIXES.items()],
-    )
-
-
-README_TABLES: dict[str, Callable[[], str]] = {
-    "tools": tools_table,
-    "arguments": arguments_tables,
-    "variables": variables_table,
-    "errors": errors_table,
-}
-
-
-def with_tables(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
-    """A document with the generated parts that it has places for brought up to date."""
-    for name, table in tables.items():
-        begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-        before, mark, rest = text.partition(begin)
-        if mark:
-            after = rest.partition(end)[2]
-            text = f"{before}{begin}\n{table()}\n{end}{after}"
-    return text
 
 
 # ==== 14. Tools ===================================================================================
@@ -11002,34 +10928,15 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def spoken_to(runtime: Runtime, text: str) -> list[bytes]:
-    """Serve some lines over pipes inside this process; the lines that come back."""
-    to_server, from_server = os.pipe(), os.pipe()
-    os.write(to_server[1], text.encode())
-    os.close(to_server[1])
-
-    def answer() -> None:
-        serve(runtime, to_server[0], from_server[1])
-        os.close(from_server[1])
-
-    threading.Thread(target=answer, name="spoken-to", daemon=True).start()
-    chunks = iter(lambda: os.read(from_server[0], 1 << 16), b"")
-    lines = b"".join(chunks).splitlines()
-    os.close(to_server[0])
-    os.close(from_server[0])
-    return lines
-
-
 # ==== 17. Clients =================================================================================
 # How MCP clients are told to start this server: snippets, edits of their files that leave every
-# foreign byte alone, one-click links, the registry entry and the desktop bundle, all from one
-# table. Touches files through chapter 5 only; relies on chapters 1 to 5.
+# foreign byte alone, and one-click links, all from one table. Touches files through chapter 5
+# only; relies on chapters 1 to 5.
 
 SERVER = "perplexity"  # the key of our entry; short, since clients put it before each tool's name
-REGISTRY_NAME = f"io.github.perplexity-pro-mcp/{NAME}"
 MAX_CLIENT_FILE_BYTES = 8 * 1024 * 1024
 _OLDER = "mcp-perplexity-pro"  # the package whose place this one takes
-_SUMMARY = "Cited answers, research, search, decisions, embeddings, with a ledger and spend caps"
+SUMMARY = "Cited answers, research, search, decisions, embeddings, with a ledger and spend caps"
 _QUESTION = {
     "type": "promptString",
     "id": "perplexity_api_key",
@@ -11770,7 +11677,7 @@ def links(package: str = NAME) -> dict[str, str]:
     asking = f"config={encoded(_entry(_VSCODE, launch))}&inputs={encoded([_QUESTION])}"
     code = f"redirect/mcp/install?name={SERVER}&{asking}"
     goose = [("cmd", "uvx"), ("arg", package), ("id", SERVER), ("name", TITLE)]
-    goose += [("description", _SUMMARY), ("env", f"{KEY_VARIABLE}=Perplexity API key")]
+    goose += [("description", SUMMARY), ("env", f"{KEY_VARIABLE}=Perplexity API key")]
     fields = "&".join(f"{name}={encoded(value)}" for name, value in goose)
     return {
         "Cursor": f"https://cursor.com/en/install-mcp?{query}",
@@ -11780,168 +11687,6 @@ def links(package: str = NAME) -> dict[str, str]:
         "Kiro": f"https://kiro.dev/launch/mcp/add?name={SERVER}&config={encoded(entry)}",
         "Goose": f"https://block.github.io/goose/extension?{fields}",
     }
-
-
-# The settings that the registry entry and the desktop bundle offer; chapter 3 has the words.
-_OFFERED: dict[str, dict[str, Json]] = {
-    KEY_VARIABLE: {"type": "string", "title": "Perplexity API key", "sensitive": True},
-    "PERPLEXITY_MODEL": {"type": "string", "title": "Model", "default": Settings().model},
-    "PERPLEXITY_WAIT_SECONDS": {
-        "type": "number",
-        "title": "Longest wait (seconds)",
-        "default": DEFAULT_WAIT_S,
-        "min": 1,
-        "max": MAX_WAIT_S,
-    },
-    "PERPLEXITY_BUDGET_DAILY_USD": {"type": "number", "title": "Daily budget (US$)", "min": 0},
-    "PERPLEXITY_DATA_DIR": {"type": "directory", "title": "Data folder"},
-    "PERPLEXITY_FILES_DIR": {"type": "directory", "title": "Image folder"},
-}
-# The parts of both documents that never change, in the words of their specifications.
-_SERVER_JSON = """{
-"$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
-"packages": [{"registryType": "pypi", "runtimeHint": "uvx", "transport": {"type": "stdio"}}]
-}"""
-_MANIFEST = """{
-"manifest_version": "0.3",
-"license": "MIT",
-"icon": "icon.png",
-"privacy_policies": ["https://www.perplexity.ai/hub/legal/privacy-policy"],
-"server": {"type": "python", "entry_point": "server/perplexity_pro_mcp.py", "mcp_config": {
-  "command": "python3", "args": ["${__dirname}/server/perplexity_pro_mcp.py"],
-  "platform_overrides": {"win32": {"command": "python"}}}},
-"compatibility": {"claude_desktop": ">=0.12.0", "platforms": ["darwin", "win32", "linux"],
-  "runtimes": {"python": ">=3.10"}}
-}"""
-
-
-def _registry_variable(name: str, words: str) -> dict[str, Json]:
-    """A setting in the words of the registry, where every default is text."""
-    offered = _OFFERED[name]
-    secret, kind = "sensitive" in offered, offered["type"]
-    return {
-        "name": name,
-        "description": words,
-        "isRequired": secret,
-        "isSecret": secret,
-        "format": "filepath" if kind == "directory" else kind,
-        **({"placeholder": "pplx-\u2026"} if secret else {}),
-        **({"default": str(offered["default"])} if "default" in offered else {}),
-    }
-
-
-def server_json() -> dict[str, Json]:
-    """The entry for the MCP registry."""
-    entry: dict[str, Json] = read_json(_SERVER_JSON)
-    offered = [_registry_variable(v.name, v.meaning) for v in VARIABLES if v.name in _OFFERED]
-    entry["packages"][0].update(identifier=NAME, version=__version__, environmentVariables=offered)
-    return {
-        **entry,
-        "name": REGISTRY_NAME,
-        "title": TITLE,
-        "description": _SUMMARY,
-        "version": __version__,
-        "repository": {"url": HOMEPAGE, "source": "github"},
-        "websiteUrl": f"{HOMEPAGE}#readme",
-    }
-
-
-def bundle_manifest() -> dict[str, Json]:
-    """The manifest of the desktop bundle."""
-    manifest: dict[str, Json] = read_json(_MANIFEST)
-    fields = {name: name[len(PREFIX) :].lower() for name in _OFFERED}
-    words = {variable.name: variable.meaning for variable in VARIABLES}
-    env = {name: f"${{user_config.{field}}}" for name, field in fields.items()}
-    manifest["server"]["mcp_config"]["env"] = env
-    return {
-        **manifest,
-        "name": NAME,
-        "display_name": TITLE,
-        "version": __version__,
-        "description": _SUMMARY,
-        "author": {"name": f"The {NAME} authors", "url": HOMEPAGE.rpartition("/")[0]},
-        "repository": {"type": "git", "url": HOMEPAGE},
-        "homepage": HOMEPAGE,
-        "support": f"{HOMEPAGE}/issues",
-        "tools": [{"name": t.name, "description": t.summary} for t in TOOLS.values()],
-        "user_config": {
-            fields[name]: {**offered, "description": words[name], "required": name == KEY_VARIABLE}
-            for name, offered in _OFFERED.items()
-        },
-    }
-
-
-def _drawn(x: int, y: int) -> bool:
-    """Whether a pixel of the icon is drawn: a lens over three rising bars."""
-    right, down = x - 220, y - 220
-    bar, inside = divmod(right + 90, 64)
-    if 0 <= bar < 3 and 8 <= inside < 52 and 50 - 62 * bar <= down < 80:
-        return True
-    ring = 136**2 <= right**2 + down**2 <= 168**2
-    return ring or (230 <= right + down < 470 and abs(right - down) < 36)
-
-
-def icon_png() -> bytes:
-    """A square picture of 512 pixels in two colours."""
-    import struct
-    import zlib
-
-    rows = (sum(_drawn(x, y) << (511 - x) for x in range(512)) for y in range(512))
-    raw = b"".join(b"\0" + row.to_bytes(64, "big") for row in rows)
-    # One stored block instead of compression: the same bytes from every version of zlib.
-    data = b"\x78\x01\x01" + struct.pack("<HH", len(raw), len(raw) ^ 0xFFFF) + raw
-    chunks = (
-        b"IHDR" + struct.pack(">IIBBBBB", 512, 512, 1, 3, 0, 0, 0),
-        b"PLTE" + bytes.fromhex("134e52f4f1e8"),
-        b"IDAT" + data + struct.pack(">I", zlib.adler32(raw)),
-        b"IEND",
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
-        for chunk in chunks
-    )
-
-
-def bundle_bytes(files: Mapping[str, bytes]) -> bytes:
-    """The desktop bundle of these files, its manifest and icon: the same bytes each time."""
-    import io
-    import zipfile
-
-    manifest = json.dumps(bundle_manifest(), indent=2, ensure_ascii=False) + "\n"
-    everything = {"manifest.json": manifest.encode(), "icon.png": icon_png(), **files}
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as bundle:
-        for name in sorted(everything):
-            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            entry.create_system, entry.external_attr = 3, 0o644 << 16  # as made on any Unix
-            bundle.writestr(entry, everything[name])
-    return packed.getvalue()
-
-
-def _headed(client: Client) -> str:
-    """A client and where its block belongs, on each platform where that differs."""
-    from pathlib import Path
-
-    platforms = ("linux", "darwin", "win32")
-    places = [Place(Path("~"), Path("%APPDATA%"), platform, Path()) for platform in platforms]
-    files = dict.fromkeys(client_file(client, place) for place in places)
-    where = " or ".join(f"<code>{path.as_posix()}</code>" for path in files if path)
-    return f"{client.title} ({where or client.menu or 'a command to run'})"
-
-
-def install_page() -> str:
-    """The install section of the README: buttons, and each block with the clients that take it."""
-    launch = Launch("uvx", (NAME,))
-    buttons = [f"[{title}]({link})" for title, link in links().items()]
-    lines = [f"One click: {' · '.join(buttons)}", ""]
-    groups: dict[str, list[str]] = {}
-    for client in CLIENTS.values():
-        groups.setdefault(client_snippet(client, launch).rstrip("\n"), []).append(_headed(client))
-    for text, (first, *others) in groups.items():
-        same = f"; the same block in {', '.join(others)}" if others else ""
-        lines += [f"<details><summary>{first}{same}</summary>", "", "```", text, "```", ""]
-        lines += ["</details>", ""]
-    return "\n".join(lines).rstrip("\n")
 
 
 # ==== 18. Command line ============================================================================
@@ -13236,8 +12981,6 @@ def clients_page(place: Place) -> str:
         state = " (older)" if found and found.older and not state else state
         lines.append(f"{'*' if found else ' '} {word:16} {client.title}{state}")
     lines.append("  links            one-click links, without a key")
-    lines.append("  server.json      entry for the MCP registry")
-    lines.append("  mcpb FILE        desktop bundle")
     return "\n".join(lines) + "\n"
 
 
@@ -13276,27 +13019,12 @@ def _write_for(client: Client, launch: Launch, screen: Screen) -> int:
     return 0
 
 
-def _bundle(name: str, screen: Screen) -> int:
-    """Write the desktop bundle: this file and its documents, beside what chapter 17 adds."""
-    from pathlib import Path
-
-    own = Path(__file__).resolve()
-    files = {f"server/{own.name}": read_bytes(own, MAX_REPLY_BYTES)}
-    for document in ("README.md", "LICENSE"):
-        with contextlib.suppress(OSError):
-            files[document] = read_bytes(own.with_name(document), MAX_REPLY_BYTES)
-    _save(str(Path(name).expanduser()), bundle_bytes(files), screen)
-    return 0
-
-
 def run_setup(words: Sequence[str], scene: Context) -> int | str:
-    """Print or write a client's configuration, the links, the registry entry or the bundle."""
+    """Print or write a client's configuration, or print the links."""
     screen = scene[1]
     rest = [word for word in words if word != "--write"]
     name, writes = rest[0] if rest else "", len(rest) < len(words)
-    if name == "mcpb" and len(words) == 2 and not writes:
-        return _bundle(rest[1], screen)
-    if len(rest) > 1 or name == "mcpb" or (writes and not name):
+    if len(rest) > 1 or (writes and not name):
         raise UsageError(usage_line("setup"))
     if name in CLIENTS:
         launch = own_launch()
@@ -13312,7 +13040,6 @@ def run_setup(words: Sequence[str], scene: Context) -> int | str:
 _PAGES: dict[str, Callable[[], str]] = {
     "": lambda: clients_page(own_place()),
     "links": lambda: "".join(f"{title}\n  {link}\n" for title, link in links().items()),
-    "server.json": lambda: json.dumps(server_json(), indent=2, ensure_ascii=False) + "\n",
 }
 
 
@@ -13420,25 +13147,6 @@ def _check_api(runtime: Runtime) -> Finding:
     return Finding("api", True, f"{settings.base_url}{via} answered in {reply.elapsed_ms} ms")
 
 
-def _check_server(settings: Settings) -> Finding:
-    """Speak to the server over pipes, as a client would, and look at every byte it writes."""
-    hello = {"protocolVersion": LEGACY_VERSIONS[0], "capabilities": {}, "clientInfo": {}}
-    lines = [
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
-        {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
-    ]
-    text = "".join(json_text(line) + "\n" for line in lines)
-    try:
-        silent = Runtime(settings._replace(problems=(), warnings=()))  # they are findings already
-        answers = [read_json(line) for line in spoken_to(silent, text)]
-        tools = len(answers[1]["result"]["tools"])
-        ok = len(answers) == 2 and answers[0]["result"]["serverInfo"]["name"] == NAME
-    except (ValueError, LookupError, TypeError, OSError) as error:
-        return Finding("server", False, f"does not answer ({type(error).__name__})", "report this")
-    return Finding("server", ok and tools > 0, f"answers, {tools} tools, clean output")
-
-
 def _lacks_key(path: Path) -> bool:
     """Whether a client's file still has the blank where the key belongs."""
     text = read_exact(path, MAX_CLIENT_FILE_BYTES) or ""
@@ -13486,7 +13194,6 @@ def _findings(settings: Settings, *, offline: bool) -> Iterator[Finding]:
         yield from _check_data(settings)
         if database_exists(settings):
             yield _check_jobs(runtime)
-        yield _check_server(runtime.settings)
         yield from _check_clients()
         if not offline:
             yield _check_api(runtime)
@@ -13526,9 +13233,9 @@ COMMANDS["doctor"] = Command(
     "[--offline] [--json]",
 )
 COMMANDS["setup"] = Command(
-    "Print or write the configuration of an MCP client, links, registry entry or bundle.",
+    "Print or write the configuration of an MCP client, or one-click links.",
     run_setup,
-    "[CLIENT [--write] | links | server.json | mcpb FILE]",
+    "[CLIENT [--write] | links]",
 )
 
 

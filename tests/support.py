@@ -15,23 +15,34 @@ from fake_perplexity import FakePerplexity
 
 ROOT = Path(__file__).resolve().parent.parent
 
+
+def _loaded(name: str, path: Path) -> Any:
+    """A module from its file, under the name that others import."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec
+    assert spec.loader
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import perplexity_pro_mcp as pro
 else:  # from the file itself, so that the tests run from any folder
-    _spec = importlib.util.spec_from_file_location(
-        "perplexity_pro_mcp", ROOT / "perplexity_pro_mcp.py"
-    )
-    pro = importlib.util.module_from_spec(_spec)
-    sys.modules["perplexity_pro_mcp"] = pro
-    _spec.loader.exec_module(pro)
+    pro = _loaded("perplexity_pro_mcp", ROOT / "perplexity_pro_mcp.py")
 
-__all__ = ["IMPORT", "ROOT", "WAIT_S", "Background", "Desk", "desk", "pro"]
+__all__ = ["IMPORT", "ROOT", "WAIT_S", "Background", "Desk", "desk", "pro", "script"]
 
 # How code for another process begins: the program as a module starts faster than as a script.
 IMPORT = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import perplexity_pro_mcp as pro\n"
 WAIT_S = 20.0  # a bound on every wait, never a pause
+
+
+def script(name: str) -> Any:
+    """A script of the folder .ci, as a module."""
+    return _loaded(f"ci_{name}", ROOT / ".ci" / f"{name}.py")
 
 
 class Desk:

@@ -1,25 +1,19 @@
-"""Chapter 15: snippets, edits of client files, links, registry entry, bundle."""
+"""Clients: snippets, edits of their files, links."""
 
 from __future__ import annotations
 
 import base64
 import importlib.util
-import io
 import json
 import os
 import random
-import re
 import stat
-import struct
 import tempfile
-import types
 import unittest
-import zipfile
-import zlib
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from support import ROOT, pro
+from support import pro
 
 LAUNCH = pro.Launch("/opt/py/bin/python3", ("/home/u/perplexity_pro_mcp.py",))
 OTHER = pro.Launch("uvx", ("perplexity-pro-mcp",))
@@ -935,7 +929,7 @@ class Links(Case):
             if title == "Goose":
                 self.assertEqual(fields["cmd"] + fields["arg"], ["uvx", "perplexity-pro-mcp"])
                 self.assertEqual(fields["id"] + fields["name"], ["perplexity", pro.TITLE])
-                self.assertEqual(fields["description"], [pro.server_json()["description"]])
+                self.assertEqual(fields["description"], [pro.SUMMARY])
                 self.assertEqual(fields["env"], ["PERPLEXITY_API_KEY=Perplexity API key"])
                 continue
             text = fields["config"][0]
@@ -945,187 +939,6 @@ class Links(Case):
 
     def test_no_link_holds_a_real_key(self) -> None:
         self.assertNotRegex(" ".join(pro.links().values()), r"pplx-\w")
-
-
-class RegistryEntry(Case):
-    def test_each_field_keeps_the_rules_of_the_registry(self) -> None:
-        entry = pro.server_json()
-        address = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
-        self.assertEqual(entry["$schema"], address)
-        self.assertRegex(entry["name"], r"\A[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+\Z")
-        self.assertTrue(3 <= len(entry["name"]) <= 200)
-        owner = urlsplit(entry["repository"]["url"]).path.split("/")[1]
-        self.assertEqual(entry["name"], f"io.github.{owner}/perplexity-pro-mcp")
-        self.assertTrue(1 <= len(entry["title"]) <= 100)
-        self.assertTrue(1 <= len(entry["description"]) <= 100)
-        self.assertRegex(entry["version"], r"\A\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?\Z")
-        self.assertEqual(entry["repository"]["source"], "github")
-        allowed = {"$schema", "name", "title", "description", "version", "repository"}
-        self.assertLessEqual(set(entry), allowed | {"websiteUrl", "packages"})
-
-    def test_the_package_is_this_version_on_the_public_index(self) -> None:
-        (package,) = pro.server_json()["packages"]
-        self.assertEqual(
-            (package["registryType"], package["identifier"], package["version"]),
-            ("pypi", "perplexity-pro-mcp", pro.__version__),
-        )
-        self.assertEqual((package["runtimeHint"], package["transport"]), ("uvx", {"type": "stdio"}))
-        for variable in package["environmentVariables"]:
-            self.assertIn(variable["format"], {"string", "number", "boolean", "filepath"})
-            self.assertIsInstance(variable.get("default", ""), str)
-            self.assertTrue(variable["description"])
-        by_name = {variable["name"]: variable for variable in package["environmentVariables"]}
-        self.assertEqual(set(by_name), set(pro._OFFERED))
-        required = [name for name, v in by_name.items() if v["isRequired"] and v["isSecret"]]
-        self.assertEqual(required, ["PERPLEXITY_API_KEY"])
-        key = by_name["PERPLEXITY_API_KEY"]
-        self.assertEqual((key["format"], key["placeholder"]), ("string", "pplx-\u2026"))
-        self.assertEqual(
-            {name: (v["format"], v.get("default")) for name, v in by_name.items() if v is not key},
-            {
-                "PERPLEXITY_MODEL": ("string", "perplexity/sonar"),
-                "PERPLEXITY_WAIT_SECONDS": ("number", "55"),
-                "PERPLEXITY_BUDGET_DAILY_USD": ("number", None),
-                "PERPLEXITY_DATA_DIR": ("filepath", None),
-                "PERPLEXITY_FILES_DIR": ("filepath", None),
-            },
-        )
-        self.assertEqual(
-            [name for name, v in by_name.items() if "placeholder" in v], ["PERPLEXITY_API_KEY"]
-        )
-
-    def test_defaults_are_those_of_the_settings(self) -> None:
-        offered = {name: o["default"] for name, o in pro._OFFERED.items() if "default" in o}
-        environment = {name: str(value) for name, value in offered.items()}
-        self.assertEqual(
-            pro.read_settings({**environment, "HOME": "/h", "USERPROFILE": "/h"}),
-            pro.read_settings({"HOME": "/h", "USERPROFILE": "/h"}),
-        )
-        self.assertTrue(offered)
-
-    @unittest.skipUnless((ROOT / "README.md").exists(), "the README carries the marker")
-    def test_the_marker_in_the_readme_is_the_name(self) -> None:
-        markers = re.findall(r"mcp-name: (\S+)", (ROOT / "README.md").read_text("utf-8"))
-        self.assertEqual(markers, [pro.server_json()["name"]])
-
-
-class Bundle(Case):
-    FILES = types.MappingProxyType(
-        {"server/perplexity_pro_mcp.py": b"x = 1\n", "README.md": b"#\n", "LICENSE": b"MIT\n"}
-    )
-
-    # Pixels of the icon: ring, handle, three bars; outside, between the bars, inside the lens.
-    SPOTS = types.MappingProxyType(
-        {
-            (220, 68): True,
-            (68, 220): True,
-            (372, 220): True,
-            (420, 420): True,
-            (160, 285): True,
-            (224, 220): True,
-            (288, 160): True,
-            (5, 5): False,
-            (506, 5): False,
-            (220, 100): False,
-            (160, 200): False,
-            (192, 285): False,
-            (224, 160): False,
-            (480, 480): False,
-            (220, 330): False,
-        }
-    )
-
-    def test_the_manifest_has_what_is_required(self) -> None:
-        manifest = pro.bundle_manifest()
-        for name in ("name", "version", "description", "license"):
-            self.assertIsInstance(manifest[name], str)
-        self.assertEqual(manifest["manifest_version"], "0.3")
-        self.assertEqual(manifest["version"], pro.__version__)
-        self.assertTrue(manifest["author"]["name"])
-        self.assertTrue(manifest["privacy_policies"][0].startswith("https://"))
-        server = manifest["server"]
-        self.assertEqual(server["type"], "python")
-        self.assertEqual(server["mcp_config"]["args"], ["${__dirname}/" + server["entry_point"]])
-        self.assertIn(server["entry_point"], self.FILES)
-        home = pro.HOMEPAGE
-        self.assertEqual(manifest["repository"], {"type": "git", "url": home})
-        self.assertEqual((manifest["homepage"], manifest["support"]), (home, f"{home}/issues"))
-        self.assertEqual(manifest["display_name"], pro.TITLE)
-        self.assertEqual(manifest["author"]["url"], "https://github.com/perplexity-pro-mcp")
-
-    def test_every_value_asked_for_is_declared_and_used(self) -> None:
-        manifest = pro.bundle_manifest()
-        used = re.findall(r"\$\{user_config\.(\w+)\}", json.dumps(manifest["server"]))
-        self.assertEqual(sorted(used), sorted(manifest["user_config"]))
-        for field in manifest["user_config"].values():
-            self.assertIn(field["type"], {"string", "number", "boolean", "directory", "file"})
-            self.assertTrue(field["title"] and field["description"])
-            self.assertIn("required", field)
-        self.assertTrue(manifest["user_config"]["api_key"]["sensitive"])
-        self.assertTrue(manifest["user_config"]["api_key"]["required"])
-        self.assertEqual(
-            {name: field["title"] for name, field in manifest["user_config"].items()},
-            {
-                "api_key": "Perplexity API key",
-                "model": "Model",
-                "wait_seconds": "Longest wait (seconds)",
-                "budget_daily_usd": "Daily budget (US$)",
-                "data_dir": "Data folder",
-                "files_dir": "Image folder",
-            },
-        )
-        wait = manifest["user_config"]["wait_seconds"]
-        self.assertEqual((wait["min"], wait["default"], wait["max"]), (1, 55, 1800))
-        self.assertEqual(manifest["user_config"]["model"]["default"], "perplexity/sonar")
-
-    def test_variables_of_the_bundle_are_known_to_the_settings(self) -> None:
-        known = {variable.name for variable in pro.VARIABLES}
-        env = pro.bundle_manifest()["server"]["mcp_config"]["env"]
-        self.assertLessEqual(set(env), known)
-        # A value the user left out may arrive as the notation itself.
-        settings = pro.read_settings({**env, "HOME": "/h", "USERPROFILE": "/h"})
-        self.assertEqual((settings.files_dir, settings.problems), (None, ()))
-
-    def test_tools_are_the_declared_ones(self) -> None:
-        tools = pro.bundle_manifest()["tools"]
-        self.assertEqual(
-            tools, [{"name": t.name, "description": t.summary} for t in pro.TOOLS.values()]
-        )
-
-    def test_the_same_files_give_the_same_bytes_in_any_order(self) -> None:
-        turned = dict(reversed(list(self.FILES.items())))
-        self.assertEqual(pro.bundle_bytes(self.FILES), pro.bundle_bytes(turned))
-
-    def test_the_bundle_holds_files_manifest_and_icon_without_dates(self) -> None:
-        with zipfile.ZipFile(io.BytesIO(pro.bundle_bytes(self.FILES))) as bundle:
-            self.assertIsNone(bundle.testzip())
-            names = ["LICENSE", "README.md", "icon.png", "manifest.json"]
-            self.assertEqual(bundle.namelist(), [*names, "server/perplexity_pro_mcp.py"])
-            for entry in bundle.infolist():
-                self.assertEqual(entry.date_time, (1980, 1, 1, 0, 0, 0))
-                self.assertEqual(entry.external_attr >> 16, 0o644)
-            self.assertEqual(json.loads(bundle.read("manifest.json")), pro.bundle_manifest())
-            self.assertEqual(bundle.read("icon.png"), pro.icon_png())
-            self.assertEqual(bundle.read("server/perplexity_pro_mcp.py"), b"x = 1\n")
-
-    def test_the_icon_is_a_square_picture_of_512_pixels(self) -> None:
-        data = pro.icon_png()
-        self.assertEqual(data[:8], b"\x89PNG\r\n\x1a\n")
-        at, chunks = 8, {}
-        while at < len(data):
-            (size,) = struct.unpack(">I", data[at : at + 4])
-            name, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
-            (check,) = struct.unpack(">I", data[at + 8 + size : at + 12 + size])
-            self.assertEqual(check, zlib.crc32(name + body))
-            chunks[name] = body
-            at += 12 + size
-        self.assertEqual(list(chunks), [b"IHDR", b"PLTE", b"IDAT", b"IEND"])
-        self.assertEqual(struct.unpack(">IIBB", chunks[b"IHDR"][:10]), (512, 512, 1, 3))
-        rows = zlib.decompress(chunks[b"IDAT"])
-        self.assertEqual(len(rows), 512 * 65)
-        lines = [int.from_bytes(rows[at + 1 : at + 65], "big") for at in range(0, len(rows), 65)]
-        drawn = {(x, y) for x, y in self.SPOTS if lines[y] >> (511 - x) & 1}
-        self.assertEqual(drawn, {spot for spot, on in self.SPOTS.items() if on})
 
 
 if __name__ == "__main__":

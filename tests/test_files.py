@@ -135,12 +135,6 @@ class Reading(Scratch):
         with self.assertRaisesRegex(ValueError, "larger than 9 bytes"):
             pro.read_text(path, 9)
 
-    def test_bytes_are_read_up_to_the_limit(self) -> None:
-        path = self.folder / "a"
-        path.write_bytes(b"\xff\x00abc")
-        self.assertEqual(pro.read_bytes(path, 3), b"\xff\x00a")
-        self.assertEqual(pro.read_bytes(path, 100), b"\xff\x00abc")
-
     def test_what_is_not_text_or_not_there_is_an_error_of_its_kind(self) -> None:
         path = self.folder / "a"
         path.write_bytes(b"\xff\xfe\x00")

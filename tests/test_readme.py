@@ -1,4 +1,4 @@
-"""The README's generated parts are up to date, and what it says can be run."""
+"""The documents that are generated are up to date, and the README's marker is right."""
 
 from __future__ import annotations
 
@@ -6,30 +6,39 @@ import os
 import re
 import unittest
 
-from support import ROOT, pro
+from support import ROOT, pro, script
 
-README = ROOT / "README.md"
-TABLES = {**pro.README_TABLES, "install": pro.install_page}
+docs, publish = script("docs"), script("publish")
 
 
-class Readme(unittest.TestCase):
+class Documents(unittest.TestCase):
     def test_generated_parts_are_those_of_the_declarations(self) -> None:
-        text = README.read_text(encoding="utf-8")
-        fresh = pro.with_tables(text, TABLES)
-        if os.environ.get("PERPLEXITY_TEST_REWRITE"):
-            README.write_text(fresh, encoding="utf-8")
-            return
-        self.assertEqual(text, fresh, "PERPLEXITY_TEST_REWRITE=1 brings the README up to date")
+        for path, text in docs.fresh().items():
+            if os.environ.get("PERPLEXITY_TEST_REWRITE"):
+                path.write_text(text, encoding="utf-8", newline="\n")
+            with self.subTest(document=path.name):
+                held = path.read_text("utf-8")
+                self.assertEqual(held, text, "python3 .ci/docs.py brings it up to date")
 
-    def test_every_table_has_its_place(self) -> None:
-        text = README.read_text(encoding="utf-8")
-        for name in TABLES:
-            self.assertIn(f"<!-- begin {name} -->", text)
+    def test_each_block_stands_once_below_all_its_clients_and_their_files(self) -> None:
+        blocks = re.findall(
+            r"^## ([^\n]+)\n\n(.+?)\n\n```\n(.*?)\n```", docs.clients(), re.M | re.S
+        )
+        self.assertEqual(len({block for *_, block in blocks}), len(blocks))
+        for client in pro.CLIENTS.values():
+            block = pro.client_snippet(client, pro.Launch("uvx", (pro.NAME,)))
+            found = [(title, where) for title, where, text in blocks if text == block]
+            self.assertEqual(len(found), 1, client.word)
+            self.assertIn(client.title, found[0][0].split(", "))
+            self.assertIn(f"- {client.title}: ", found[0][1])
+        every = "\n".join(where for _, where, _ in blocks)
+        for path in ("~/.cursor/mcp.json", "%APPDATA%/Zed/settings.json", ".vscode/mcp.json"):
+            expected = path != ".vscode/mcp.json"  # the second choice of its client
+            self.assertEqual(f"`{path}`" in every, expected, path)
 
     def test_the_registry_marker_is_the_registry_name(self) -> None:
-        marker = re.search(r"<!-- mcp-name: (\S+) -->", README.read_text(encoding="utf-8"))
-        assert marker
-        self.assertEqual(marker[1], pro.server_json()["name"])
+        markers = re.findall(r"mcp-name: (\S+)", (ROOT / "README.md").read_text("utf-8"))
+        self.assertEqual(markers, [publish.server_json()["name"]])
 
     def test_every_variable_read_is_in_the_table(self) -> None:
         source = (ROOT / "perplexity_pro_mcp.py").read_text(encoding="utf-8")

@@ -6,11 +6,9 @@ import contextlib
 import io
 import json
 import os
-import re
 import tempfile
 import time
 import unittest
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -149,8 +147,14 @@ class Setup(unittest.TestCase):
 
     def test_wrong_words_are_2_and_name_what_was_meant(self) -> None:
         with machine() as (here, home):
-            lines = ("--write", "cursor zed", "links --write", "links x", "mcpb", "mcpb --write x",
-                     "mcpb a b", "nonsense-client", "server.json x")  # fmt: skip
+            lines = (
+                "--write",
+                "cursor zed",
+                "links --write",
+                "links x",
+                "nonsense-client",
+                "mcpb x",
+            )
             for line in lines:
                 said = here.line(f"setup {line}")
                 self.assertEqual((said.status, said.out, said.err.count("\n")), (2, "", 1), line)
@@ -165,33 +169,6 @@ class Setup(unittest.TestCase):
         self.assertEqual(lines[::2], list(pro.links()))
         self.assertEqual([link.strip() for link in lines[1::2]], list(pro.links().values()))
         self.assertTrue(all(link.startswith("  https://") for link in lines[1::2]))
-
-    def test_the_registry_entry_is_printed_as_json(self) -> None:
-        with machine() as (here, _):
-            self.assertEqual(here.line("setup server.json").json(), pro.server_json())
-
-
-class Bundle(unittest.TestCase):
-    def test_it_is_the_same_each_time_and_holds_this_file_and_what_starts_it(self) -> None:
-        with machine() as (here, home):
-            said = [here.run("setup", "mcpb", str(home / name)) for name in ("a", "b")]
-            first, second = ((home / name).read_bytes() for name in ("a", "b"))
-        self.assertEqual([(one.status, one.out) for one in said], [(0, "")] * 2)
-        self.assertEqual(said[0].err, f"Wrote {home / 'a'}.\n")
-        self.assertEqual(first, second)
-        with zipfile.ZipFile(io.BytesIO(first)) as bundle:
-            manifest = json.loads(bundle.read("manifest.json"))
-            program = bundle.read(manifest["server"]["entry_point"])
-            self.assertTrue(bundle.read("icon.png").startswith(b"\x89PNG"))
-            self.assertTrue({"README.md", "LICENSE"} <= set(bundle.namelist()))
-        self.assertEqual(program, (ROOT / "perplexity_pro_mcp.py").read_bytes())
-        self.assertEqual(manifest, pro.bundle_manifest())
-
-    def test_a_place_that_takes_nothing_is_a_sentence_and_1(self) -> None:
-        with machine() as (here, home):
-            said = here.run("setup", "mcpb", str(home / "none" / "x.mcpb"))
-        self.assertEqual((said.status, said.out, said.err.count("\n")), (1, "", 1))
-        self.assertIn("cannot write", said.err)
 
 
 class Doctor(unittest.TestCase):
@@ -220,9 +197,8 @@ class Doctor(unittest.TestCase):
         self.assertLessEqual(max(map(len, lines)), 79)
         names = [line[2:15].strip() for line in lines]
         for name in ("python", "sqlite", "certificates", "settings", "key", "clock", "data folder",
-                     "database", "running jobs", "server", "api"):  # fmt: skip
+                     "database", "running jobs", "api"):  # fmt: skip
             self.assertIn(name, names)
-        self.assertIn("answers, 11 tools, clean output", said.out)
 
     def test_offline_sends_nothing(self) -> None:
         with machine() as (here, _):
@@ -367,23 +343,6 @@ class Launching(unittest.TestCase):
         clone = str(Path("/src/uv/perplexity_pro_mcp.py"))
         with mock.patch.object(pro, "__file__", clone):
             self.assertEqual(pro.own_launch().args, (str(Path(clone).resolve()),))
-
-
-class InstallPage(unittest.TestCase):
-    def test_each_block_stands_once_below_all_its_clients_and_their_files(self) -> None:
-        page = pro.install_page()
-        blocks = re.findall(r"<summary>([^\n]*)</summary>\n\n```\n(.*?)\n```", page, re.DOTALL)
-        self.assertEqual(len({block for _, block in blocks}), len(blocks))
-        for client in pro.CLIENTS.values():
-            block = pro.client_snippet(client, pro.Launch("uvx", (pro.NAME,)))
-            heads = [head for head, text in blocks if text == block]
-            self.assertEqual(len(heads), 1, client.word)
-            self.assertIn(f"{client.title} (", heads[0])
-        every = "\n".join(head for head, _ in blocks)
-        self.assertIn("; the same block in ", every)
-        for path in ("~/.cursor/mcp.json", "%APPDATA%/Zed/settings.json", ".vscode/mcp.json"):
-            expected = path != ".vscode/mcp.json"  # the second choice of its client
-            self.assertEqual(f"<code>{path}</code>" in every, expected, path)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,140 @@
+"""Write the documents that follow from the program's declarations.
+
+These are .github/CLIENTS.md, .github/REFERENCE.md and the parts of README.md between
+`<!-- begin NAME -->` and `<!-- end NAME -->`; a test holds them equal to what this writes.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+import perplexity_pro_mcp as pro  # noqa: E402 - from this checkout, whatever is installed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+GENERATED = "<!-- Written by .ci/docs.py out of perplexity_pro_mcp.py: change that instead. -->"
+
+
+def row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join([row(head), row(["---"] * len(head)), *(row(one) for one in rows)])
+
+
+# ---- .github/REFERENCE.md
+
+
+def tools_table() -> str:
+    rows = [(f"`{t.name}`", t.summary, t.cost) for t in pro.TOOLS.values()]
+    return table(("Tool", "What it does", "Cost"), rows)
+
+
+def arguments_table(declared: pro.Tool) -> str:
+    rows = []
+    for field in pro.fields_of(pro.arguments_of(declared)):
+        kind = "text or list" if field.shape.or_list else field.shape.kind
+        kind = " / ".join(field.shape.choices) or kind
+        need = "yes" if field.required else ""
+        rows.append((f"`{field.name}`", kind, need, pro.field_words(field)))
+    return table(("Argument", "Type", "Required", "Meaning"), rows)
+
+
+def tool_section(declared: pro.Tool) -> str:
+    head = f"### {declared.name}\n\n{declared.summary} {declared.details}\n\nCost: {declared.cost}."
+    results = "\n".join(pro.result_lines(declared))
+    return f"{head}\n\n{arguments_table(declared)}\n\nKeys of the result:\n\n{results}"
+
+
+def errors_table() -> str:
+    rows = [(f"`{kind}`", fix.means, fix.fix) for kind, fix in pro.FIXES.items()]
+    return table(("Category", "Meaning", "What to do"), rows)
+
+
+def variables_table() -> str:
+    rows = [(f"`{v.name}`", v.default, v.meaning) for v in pro.VARIABLES]
+    return table(("Variable", "Default", "Meaning"), rows)
+
+
+def reference() -> str:
+    """Arguments, results, errors and variables, as the program declares them."""
+    sections = [
+        f"# Reference\n\n{GENERATED}",
+        f"## Tools\n\n{tools_table()}",
+        *(tool_section(declared) for declared in pro.TOOLS.values()),
+        f"## Errors\n\nA failure has one category, in each form of a result.\n\n{errors_table()}",
+        f"## Variables\n\nRead once, when the program starts.\n\n{variables_table()}",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+# ---- .github/CLIENTS.md
+
+
+def files_of(client: pro.Client) -> str:
+    """Where a client's block belongs, on each platform where that differs."""
+    platforms = ("linux", "darwin", "win32")
+    places = [pro.Place(Path("~"), Path("%APPDATA%"), name, Path()) for name in platforms]
+    files = dict.fromkeys(pro.client_file(client, place) for place in places)
+    return " or ".join(f"`{path.as_posix()}`" for path in files if path) or client.menu
+
+
+def clients() -> str:
+    """The links, and each block once, below all clients that take it."""
+    launch = pro.Launch("uvx", (pro.NAME,))
+    buttons = [f"[{title}]({link})" for title, link in pro.links().items()]
+    lines = [
+        "# Clients",
+        "",
+        GENERATED,
+        "",
+        f"`{pro.PROGRAM} setup CLIENT` prints these with the paths of your machine, and "
+        f"`{pro.PROGRAM} setup CLIENT --write` merges them into the client's file.",
+        "",
+        "One click: " + " \u00b7 ".join(buttons),
+    ]
+    groups: dict[str, list[pro.Client]] = {}
+    for client in pro.CLIENTS.values():
+        groups.setdefault(pro.client_snippet(client, launch).rstrip("\n"), []).append(client)
+    for text, members in groups.items():
+        lines += ["", f"## {', '.join(client.title for client in members)}", ""]
+        for client in members:
+            where = files_of(client)
+            added = pro.shell_command(client, launch)
+            here = f"into {where}" if where else "run it in a shell"
+            run = f"; or run `{added}`" if added and added != text else ""
+            lines.append(f"- {client.title}: {here}{run}")
+        lines += ["", "```", text, "```"]
+    return "\n".join(lines) + "\n"
+
+
+DOCUMENTS = {".github/CLIENTS.md": clients, ".github/REFERENCE.md": reference}
+README_PARTS = {"tools": tools_table}
+
+
+def readme(text: str) -> str:
+    """The README with its generated parts, where it has places for them, brought up to date."""
+    for name, part in README_PARTS.items():
+        begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+        before, mark, rest = text.partition(begin)
+        if mark:
+            text = f"{before}{begin}\n{part()}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+def fresh() -> dict[Path, str]:
+    """Each document and the text that it should have."""
+    page = ROOT / "README.md"
+    texts = {ROOT / name: made() for name, made in DOCUMENTS.items()}
+    return {**texts, page: readme(page.read_text("utf-8"))}
+
+
+if __name__ == "__main__":
+    for path, text in fresh().items():
+        path.write_text(text, "utf-8", newline="\n")
