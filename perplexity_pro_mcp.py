@@ -3557,7 +3557,9 @@ _JOB_COLUMNS = [name.replace("cost_nano", "cost_nano_usd") for name in JobRow._f
 _JOBS = f"SELECT {', '.join(_JOB_COLUMNS)} FROM research_jobs"
 _UNANSWERED = f"substr(response_id, 1, {len(PENDING)}) = '{PENDING}'"
 # A list does without the long texts: a hundred reports are a lot to read.
-_LISTED_JOBS = _JOBS.replace("result_text, sources_json", "NULL, NULL")
+_LISTED_JOBS = _JOBS.replace("result_text, sources_json", "NULL, NULL").replace(
+    "extra_json", "NULL"
+)
 _FIXED_COLUMNS = {"id", "project_id", "query", "depth", "response_id", "started_at"}
 _CHANGES = ", ".join(f"{n} = coalesce(:{n}, {n})" for n in _JOB_COLUMNS if n not in _FIXED_COLUMNS)
 
@@ -5141,14 +5143,6 @@ def decision_text(name: str, decision: Decision) -> str:
         found = _scale_text(decision)
     sure = "" if decision.confidence is None else f"; confidence {decision.confidence:.3f}"
     return f"{label}: {found}{sure}{_shares_text(decision)}"
-
-
-def slim(decision: Decision) -> Decision:
-    """The answer without what makes it long: the words of its levels, or of its options."""
-    if decision.legend is None:
-        return decision._replace(probabilities=None)
-    words = {level: _level_text(text) for level, text in decision.legend.items()}
-    return decision._replace(legend=words)
 
 
 def decisions_text(answers: Mapping[str, Decision]) -> str:
@@ -7098,6 +7092,174 @@ TOPICS: dict[str, Callable[[Settings], str]] = {
 }
 
 
+# ---- Blocks of text
+
+
+def warning_lines(warnings: Sequence[str]) -> str:
+    """Warnings, one a line."""
+    return "".join(f"Warning: {warning}\n" for warning in warnings)
+
+
+def source_lines(sources: Sequence[Source]) -> str:
+    """A numbered list of sources with the ids that markers use."""
+    if not sources:
+        return "No sources."
+    lines = ["Sources:"]
+    for number, source in enumerate(sources, 1):
+        ids = f" (ids {', '.join(map(str, source.ids))})" if source.ids else ""
+        date = f" [{source.date}]" if source.date else ""
+        title = one_line(source.title, MAX_SOURCE_TITLE_CHARS) or "(no title)"
+        lines.append(f"{number}. {title} {source.url}{date}{ids}")
+    return "\n".join(lines)
+
+
+def hits_text(hits: Sequence[Hit], before: int = 0) -> str:
+    """Search results as a person reads them, numbered from where their list begins."""
+    blocks = []
+    for number, hit in enumerate(hits, before + 1):
+        dates = [f"published {hit.date}"] if hit.date else []
+        dates += [f"updated {hit.last_updated}"] if hit.last_updated else []
+        about = f" ({', '.join(dates)})" if dates else ""
+        title = one_line(hit.title, MAX_FIELD_CHARS) or "(no title)"
+        blocks.append(f"{number}. {title}{about}\n{hit.url}\n{hit.snippet.strip()}\n")
+    return "\n".join(blocks) or "No results."
+
+
+def call_text(name: str, **arguments: Json) -> str:
+    """A tool call to repeat, word for word."""
+    return f"{PREFIX}{name} {json_text(arguments)}"
+
+
+def again(name: str, args: Any, offset: int) -> str:
+    """The call that goes on from an offset, whatever else was asked for."""
+    usual = args._field_defaults
+    given = {k: v for k, v in args._asdict().items() if k not in usual or v != usual[k]}
+    return call_text(name, **{**given, "offset": offset})
+
+
+def tabulated(rows: Sequence[Sequence[Json]]) -> str:
+    """Rows of a small plain table."""
+    return "\n".join(" | ".join("-" if cell is None else str(cell) for cell in row) for row in rows)
+
+
+# ---- Fitting a result to what clients show
+# One part of a result gives way: a text, a list, or an object. Offsets count the characters of a
+# text and behind them its sources, or the entries; whoever follows them to the end loses nothing.
+
+R = TypeVar("R", bound=Any)
+
+
+def size_of(result: Any) -> int:
+    """The size of the larger form of a result, in characters."""
+    return max(len(json_text(jsonable(result))), len(result.text()))
+
+
+def _most_that_fits(low: int, high: int, make: Callable[[int], R], limit: int) -> R:
+    """The result with the largest count from low to high that still fits; low fits by decree."""
+    if size_of(largest := make(high)) <= limit:
+        return largest
+    while low < high - 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if size_of(make(middle)) <= limit else (low, middle)
+    return make(low)
+
+
+def _changed(result: R, note: str | None, **values: Json) -> R:
+    """The result with those values that it has a place for, and a note among its warnings."""
+    known = {name: value for name, value in values.items() if name in result._fields}
+    warnings = [*result.warnings, note] if note else result.warnings
+    return typing.cast("R", result._replace(warnings=warnings, **known))
+
+
+def _shortened(value: Json, room: int) -> Json:
+    """One entry without what makes it long: texts are cut, lists and objects left out."""
+    if isinstance(value, str):
+        return cut(value, room)
+    if isinstance(value, tuple):
+        items = [_shortened(item, room) for item in value]
+        return value._make(items) if hasattr(value, "_make") else tuple(items)
+    if isinstance(value, dict):
+        value = {name: _shortened(item, room // len(value) // 2) for name, item in value.items()}
+    fits = not isinstance(value, (dict, list)) or len(json_text(jsonable(value))) <= room
+    return value if fits else None
+
+
+def fitted(result: R, part: str, limit: int, rest: Callable[[int], str], at: int | None = 0) -> R:
+    """As much of one part of a result as clients show, with the call that returns the rest.
+
+    The part begins `at` an offset, or is the newest of a list where that is None. A list with an
+    entry that does not fit even alone goes on as text behind its end.
+    """
+    whole = getattr(result, part)
+    if isinstance(whole, str) or whole is None:
+        return _fitted_text(result, part, limit, rest, at or 0)
+    entries = list(whole.items()) if isinstance(whole, dict) else list(whole)
+    total = len(entries) + bool(at is None and result.truncated)
+    if at is not None:
+        total = getattr(result, f"{part}_total", at + total)
+
+    def page(count: int, room: int | None = None) -> R:
+        shown: Json = entries[:count] if at is not None else entries[len(entries) - count :]
+        if room is not None:
+            shown = [_shortened(entry, room) for entry in shown]
+        shown = dict(shown) if isinstance(whole, dict) else shown
+        end = (at or 0) + count
+        if end >= total and room is None:
+            return _changed(result, None, **{part: shown})
+        note = f"Only the newest {count} {part} are here"
+        note = f"Cut after {end} of {total} {part}" if at is not None else note
+        note += "." if room is None else ", the last one shortened."
+        note += f" The rest: {rest(end)}" if end < total else ""
+        note += f" All of it as text: {rest(total)}" if room is not None else ""
+        more = {"next_offset": end if at is not None else None}
+        more.update(truncated=True, groups_truncated=True)
+        return _changed(result, note, **{part: shown}, **more)
+
+    fit = _most_that_fits(min(1, len(entries)), len(entries), page, limit)
+    if entries and size_of(fit) > limit:
+        return _most_that_fits(0, limit, functools.partial(page, 1), limit)
+    return fit
+
+
+def _fitted_text(result: R, part: str, limit: int, rest: Callable[[int], str], at: int) -> R:
+    """The same for a text and its sources; those stand beside it that it cites, then others."""
+    text, sources = getattr(result, part) or "", list(result.sources or [])
+    total, window = len(text), text[at : at + limit]
+    if at > total + len(sources):
+        raise invalid("offset", f"is past the end: there are {total} characters.")
+    if at == 0 and size_of(result) <= limit:
+        return result
+    listed = _sources_for(window, sources, limit * 2 // 5) if window else sources[at - total :]
+
+    def page(count: int) -> R:
+        shown = window[: cut_at(window, count)]
+        found = listed if window else listed[:count]
+        end = at + len(shown or found)
+        done = len(found) == len(sources) if window else end == total + len(sources)
+        more = None if done and end >= total else end
+        note = None
+        if more is not None:
+            what = f"Cut after {end} of {total} characters" if end < total else "Sources left out"
+            note = f"{what}; nothing is lost. The rest: {rest(more)}"
+        citations = citations_of(shown, found)[0]
+        values = {part: shown, "sources": found, "citations": citations, "next_offset": more}
+        return _changed(result, note, **values)
+
+    return _most_that_fits(1, max(1, len(window or listed)), page, limit)
+
+
+def _sources_for(part: str, sources: Sequence[Source], room: int) -> list[Source]:
+    """The sources that fit, those that the part cites first, in their usual order."""
+    cited = {item.url for item in citations_of(part, list(sources))[0]}
+    chosen, used = set(), 0
+    for source in sorted(sources, key=lambda source: source.url not in cited):
+        used += len(json_text(jsonable(source))) + len(source.title) + 20
+        if used > room:
+            break
+        chosen.add(source.url)
+    return [source for source in sources if source.url in chosen]
+
+
 # ==== 14. Tools ===================================================================================
 # The eleven tools: each an argument record, a result record and a decorated function, and nothing
 # about it written anywhere else. Touches the world only through chapter 11.
@@ -7295,128 +7457,6 @@ def routed(call: Call, route: Route, prompt: str, project: str) -> Route:
     return Route(Routing("dynamic", tier, model, "dynamic", sure, cost), None, model)
 
 
-# ---- Rendering
-
-
-def warning_lines(warnings: Sequence[str]) -> str:
-    """Warnings, one a line."""
-    return "".join(f"Warning: {warning}\n" for warning in warnings)
-
-
-def source_lines(sources: Sequence[Source]) -> str:
-    """A numbered list of sources with the ids that markers use."""
-    if not sources:
-        return "No sources."
-    lines = ["Sources:"]
-    for number, source in enumerate(sources, 1):
-        ids = f" (ids {', '.join(map(str, source.ids))})" if source.ids else ""
-        date = f" [{source.date}]" if source.date else ""
-        title = one_line(source.title, MAX_SOURCE_TITLE_CHARS) or "(no title)"
-        lines.append(f"{number}. {title} {source.url}{date}{ids}")
-    return "\n".join(lines)
-
-
-def call_text(name: str, **arguments: Json) -> str:
-    """A tool call to repeat, word for word."""
-    return f"{PREFIX}{name} {json_text(arguments)}"
-
-
-def tabulated(rows: Sequence[Sequence[Json]]) -> str:
-    """Rows of a small plain table."""
-    return "\n".join(" | ".join("-" if cell is None else str(cell) for cell in row) for row in rows)
-
-
-# ---- Fitting a result to what clients show
-
-R = TypeVar("R", bound=Any)
-
-
-def size_of(result: Any) -> int:
-    """The size of the larger form of a result, in characters."""
-    return max(len(json_text(jsonable(result))), len(result.text()))
-
-
-def most_that_fit(low: int, high: int, make: Callable[[int], R], limit: int) -> R:
-    """The result with the largest count from low to high that still fits; low fits by decree."""
-    if size_of(largest := make(high)) <= limit:
-        return largest
-    while low < high - 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if size_of(make(middle)) <= limit else (low, middle)
-    return make(low)
-
-
-class Answered(Protocol):
-    """What a result needs so that its answer can be paged."""
-
-    answer: Any
-    sources: Any
-
-
-def _sources_for(part: str, sources: Sequence[Source], room: int) -> list[Source]:
-    """The sources that fit, those that the part cites first, in their usual order."""
-    cited = {item.url for item in citations_of(part, list(sources))[0]}
-    ranked = sorted(sources, key=lambda source: source.url not in cited)
-    chosen, used = set(), 0
-    for source in ranked:
-        used += len(json_text(jsonable(source))) + len(source.title) + 20
-        if used > room:
-            break
-        chosen.add(source.url)
-    return [source for source in sources if source.url in chosen]
-
-
-def answer_page(result: R, offset: int, limit: int) -> R:
-    """The part of a long answer, from an offset on, that fits.
-
-    Offsets run through the answer's characters and then through its sources, so that following
-    `next_offset` to its end loses neither.
-    """
-    answer, sources = result.answer or "", list(result.sources or [])
-    total = len(answer)
-    if offset >= total > 0 or (not answer and offset > 0):
-        first = offset - total
-
-        def tail(count: int) -> R:
-            end = first + count
-            more = total + end if end < len(sources) else None
-            page = result._replace(answer="", sources=sources[first:end], next_offset=more)
-            return typing.cast("R", page)
-
-        return most_that_fit(1, max(1, len(sources) - first), tail, limit)
-    window = answer[offset : offset + limit]
-    listed = _sources_for(window, sources, limit * 2 // 5)
-
-    def text_page(count: int) -> R:
-        part = window[: cut_at(window, count)]
-        end = offset + len(part)
-        more: int | None = end if end < total else None
-        if more is None and len(listed) < len(sources):
-            more = max(total, 1)
-        # The sources stand beside it: an address in both places would take the room twice.
-        found = [
-            item._replace(url=None) if item.source else item
-            for item in citations_of(part, listed)[0]
-        ]
-        page = result._replace(answer=part, sources=listed, next_offset=more)
-        return typing.cast("R", page._replace(citations=found))
-
-    return most_that_fit(1, max(1, len(window)), text_page, limit)
-
-
-def list_page(result: R, field: str, limit: int, more: Callable[[R, int], R]) -> R:
-    """The result with as many entries of one list as fit; `more` says that some were left out."""
-    entries = getattr(result, field)
-    if not entries or size_of(result) <= limit:
-        return result
-
-    def shorter(count: int) -> R:
-        kept = result if count == len(entries) else more(result, count)
-        return typing.cast("R", kept._replace(**{field: entries[:count]}))
-
-    return most_that_fit(1, len(entries), shorter, limit)
-
-
 # ---- ask
 
 
@@ -7526,18 +7566,6 @@ def run_warnings(run: Run, usage_cap: int | None = None) -> list[str]:
     return warnings
 
 
-def rest_warning(project: str, job_id: int | None, shown: int, total: int, offset: int) -> str:
-    """Says that an answer was cut, and the call that returns the rest."""
-    call = call_text("jobs", action="result", job_id=job_id, offset=offset, project=project)
-    what = f"Cut after {shown} of {total} characters" if shown < total else "Sources are left out"
-    return f"{what}; nothing is lost. The rest: {call}"
-
-
-def longest_rest_warning(project: str, job_id: int | None, total: int) -> str:
-    """That sentence with the longest figures it can hold, to measure a result by."""
-    return rest_warning(project, job_id, total - 1, total, 10 * total)
-
-
 def handed_off(flight: PaidRequest, waited_s: float) -> str:
     """Says that an answer is still on its way and how to get it."""
     call = call_text("jobs", action="result", job_id=flight.job_id, project=flight.project)
@@ -7626,24 +7654,24 @@ def ask_result(call: Call, args: AskArgs, route: Route, flight: PaidRequest) -> 
         project=flight.project,
         answer_chars=len(run.answer),
     )
-    return fitted_answer(call, flight, result)
+    return fitted_paid(call, flight, result, "answer")
 
 
-def fitted_answer(call: Call, flight: PaidRequest, result: R) -> R:
-    """The result, its answer cut and kept whole as a job if it is too long for clients."""
+def fitted_paid(call: Call, flight: PaidRequest, result: R, part: str) -> R:
+    """What fits of a paid result; what does not is kept whole as a job, and the call named."""
     limit = call.settings.max_result_chars
     if size_of(result) <= limit:
         return result
-    job_id, total = flight.keep_as_job(), len(result.answer)
-    if result.answer_json is not None and len(json_text(jsonable(result.answer_json))) > limit // 3:
+    job_id, project = flight.keep_as_job(), flight.project
+
+    def rest(at: int) -> str:
+        return call_text("jobs", action="result", job_id=job_id, offset=at, project=project)
+
+    parsed = getattr(result, "answer_json", None)
+    if parsed is not None and len(json_text(jsonable(parsed))) > limit // 3:
         note = "answer_json is left out, being too long; parse the whole answer."
         result = result._replace(answer_json=None, warnings=[*result.warnings, note])
-    placeholder = longest_rest_warning(flight.project, job_id, total)
-    roomy = result._replace(job_id=job_id, warnings=[*result.warnings, placeholder])
-    page = answer_page(roomy, 0, limit)
-    shown, offset = len(page.answer), page.next_offset
-    rest = [rest_warning(flight.project, job_id, shown, total, offset)] if offset else []
-    return typing.cast("R", page._replace(warnings=[*result.warnings, *rest]))
+    return fitted(typing.cast("R", result._replace(job_id=job_id)), part, limit, rest)
 
 
 def _unanswered(call: Call, route: Route, flight: PaidRequest) -> AskResult:
@@ -7957,7 +7985,7 @@ def _sent(
         latency_ms=flight.latency_ms,
         answer_chars=len(run.answer),
     )
-    return fitted_answer(call, flight, result)
+    return fitted_paid(call, flight, result, "answer")
 
 
 def _stored_chat(call: Call, chat_id: int | None, project: str) -> ChatInfo | None:
@@ -7980,24 +8008,23 @@ def _list_chats(call: Call, args: ChatArgs, project: str) -> ChatResult:
         action="list",
         chats=[chat_info(row) for row in rows],
         chats_total=total,
-        truncated=args.offset + len(rows) < total,
+        truncated=False,
         project=project,
         warnings=call.warnings,
     )
 
-    def more(page: ChatResult, count: int) -> ChatResult:
-        rest = call_text("chat", action="list", project=project, offset=args.offset + count)
-        note = f"Cut after {count} chats. The rest: {rest}"
-        return page._replace(truncated=True, warnings=[*call.warnings, note])
-
-    return list_page(result, "chats", call.settings.max_result_chars, more)
+    rest = functools.partial(again, "chat", args)
+    limit = call.settings.max_result_chars
+    return fitted(result, "chats", limit, rest, at=args.offset)
 
 
 def _read_chat(call: Call, args: ChatArgs, project: str) -> ChatResult:
+    if args.offset and args.limit != 1:
+        raise invalid("offset", "goes on inside one message: name it by before_id, with limit 1.")
     with call.store.reading() as db:
         row = _found_chat(db, args.chat_id, project)
         rows, total = read_messages(db, row.id, args.limit or 50, args.before_id)
-        earlier = bool(rows) and bool(read_messages(db, row.id, 1, rows[0].id)[0])
+        more = bool(rows) and bool(read_messages(db, row.id, 1, rows[0].id)[0])
     messages = [Message(*m._replace(created_at=iso(m.created_at))) for m in rows]
     result = ChatResult(
         action="read",
@@ -8005,45 +8032,36 @@ def _read_chat(call: Call, args: ChatArgs, project: str) -> ChatResult:
         chat=chat_info(row),
         messages=messages,
         messages_total=total,
-        truncated=earlier,
+        truncated=more,
         project=project,
         warnings=call.warnings,
     )
-    if len(messages) == 1 and args.offset:
-        start = messages[0]._replace(content=messages[0].content[args.offset :])
-        result = result._replace(messages=[start])
-    return _fitted_messages(call, args, result)
+    where = {"action": "read", "chat_id": row.id, "project": project}
+    limit = call.settings.max_result_chars
 
+    def earlier(count: int) -> str:
+        return call_text("chat", **where, before_id=messages[-min(count, len(messages))].id)
 
-def _fitted_messages(call: Call, args: ChatArgs, result: ChatResult) -> ChatResult:
-    """The newest messages that fit; a single one that does not is cut, and the rest named."""
-    limit, messages = call.settings.max_result_chars, result.messages or []
-    if size_of(result) <= limit:
-        return result
-
-    def newest(count: int) -> ChatResult:
-        first = messages[-count]
-        where = {"action": "read", "chat_id": result.chat_id, "project": result.project}
-        rest = call_text("chat", **where, before_id=first.id)
-        note = f"Only the newest {count} fit. Earlier ones: {rest}"
-        return result._replace(messages=messages[-count:], truncated=True, warnings=[note])
-
-    page = most_that_fit(1, len(messages), newest, limit)
-    if size_of(page) <= limit:
-        return page
-    whole_message = messages[-1]
-
-    def part(count: int) -> ChatResult:
-        content = whole_message.content[: cut_at(whole_message.content, count)]
-        start = args.offset if len(messages) == 1 else 0
-        end = start + len(content)
-        where = {"action": "read", "chat_id": result.chat_id, "project": result.project}
-        rest = call_text("chat", **where, before_id=whole_message.id + 1, limit=1, offset=end)
-        note = f"Cut inside message {whole_message.id}. The rest: {rest}"
-        one = whole_message._replace(content=content, sources=[])
-        return result._replace(messages=[one], truncated=True, warnings=[note], next_offset=end)
-
-    return most_that_fit(1, len(whole_message.content), part, limit)
+    if not messages or not args.offset:
+        page = fitted(result, "messages", limit, earlier, at=None)
+        if not messages or (page.messages or [])[-1] is messages[-1]:
+            return page
+    one = messages[-1]
+    # One message by itself is paged like an answer, its sources behind it.
+    alone = result._replace(
+        messages=[one._replace(content="", sources=[])],
+        answer=one.content,
+        sources=[stored_source(entry) for entry in one.sources],
+    )
+    part = fitted(
+        alone,
+        "answer",
+        limit,
+        lambda at: call_text("chat", **where, before_id=one.id + 1, limit=1, offset=at),
+        at=args.offset,
+    )
+    shown = one._replace(content=part.answer or "", sources=jsonable(part.sources))
+    return part._replace(messages=[shown], answer=None, sources=None, citations=None)
 
 
 def _delete_chat(call: Call, args: ChatArgs, project: str) -> ChatResult:
@@ -8284,6 +8302,11 @@ class JobsResult(NamedTuple):
 
     action: Annotated[str, "The action that ran"]
     answer: Annotated[str | None, "result: the text, from offset on"] = None
+    results: Annotated[list[Hit] | None, "result: pages of a search, from offset on"] = None
+    answers: Annotated[dict[str, Decision] | None, "result: decisions, from offset on"] = None
+    offset: Annotated[int | None, "result: where results or answers begin"] = None
+    results_total: Annotated[int | None, "result: all pages of the search"] = None
+    answers_total: Annotated[int | None, "result: all decisions"] = None
     warnings: Annotated[list[str], "Things worth knowing about this result"] = []  # noqa: RUF012
     next_offset: Annotated[int | None, "result: pass it as offset for the next part"] = None
     answer_chars: Annotated[int | None, "result: length of the whole text"] = None
@@ -8316,9 +8339,14 @@ class JobsResult(NamedTuple):
         head = f"Job {self.job_id} in project {self.project}: {self.status}. {self.message or ''}"
         if self.progress:
             head += f" Searches {self.progress.searches}, fetches {self.progress.fetches}."
-        if self.answer is None:
+        if self.results is not None:
+            inside = hits_text(self.results, self.offset or 0)
+        elif self.answers is not None:
+            inside = decisions_text(self.answers)
+        elif self.answer is not None or self.sources:
+            inside = f"{self.answer or ''}\n\n{source_lines(self.sources or [])}"
+        else:
             return f"{head}\n{notes}".rstrip()
-        inside = f"{self.answer}\n\n{source_lines(self.sources or [])}"
         usage = spend_text(self.usage, self.project) if self.usage else ""
         return f"{fenced(inside)}\n{notes}{head}\n{usage}"
 
@@ -8370,7 +8398,7 @@ def stored_source(entry: Mapping[str, Json]) -> Source:
 
 
 def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
-    """A result with a finished job's text from an offset on, its sources and its usage."""
+    """A result with what a finished job holds from an offset on, its sources and its usage."""
     usage = Spend(
         job.input_tokens,
         job.output_tokens,
@@ -8378,40 +8406,52 @@ def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
         usd_text(job.cost_nano),
         typing.cast("CostSource", job.cost_source or "none"),
     )
-    sources = [stored_source(entry) for entry in job.sources]
-    if job.result_text is None:
-        return result._replace(sources=sources or None, usage=usage)
-    if offset > len(job.result_text) + len(sources):
-        raise invalid("offset", f"is past the end: there are {len(job.result_text)} characters.")
-    found, orphans = citations_of(job.result_text, sources)
-    warnings = [*result.warnings, *_kept_warnings(job), *orphans]
+    text, sources = job.result_text, [stored_source(entry) for entry in job.sources]
+    extra, (found, orphans) = _kept_extra(job), citations_of(text or "", sources)
+    told = [warning for warning in list_in(extra, "warnings") if isinstance(warning, str)]
+    result = result._replace(usage=usage, warnings=[*result.warnings, *told, *orphans])
+    part, entries = _kept_entries(extra)
+
+    def rest(at: int) -> str:
+        return call_text("jobs", action="result", job_id=job.id, offset=at, project=result.project)
+
+    if offset < len(entries):
+        cut = dict(list(entries.items())[offset:]) if part == "answers" else entries[offset:]
+        result = result._replace(**{part: cut, f"{part}_total": len(entries), "offset": offset})
+        return fitted(result, part, limit, rest, offset)
     result = result._replace(
-        answer=job.result_text,
-        sources=sources,
-        citations=found,
-        usage=usage,
-        warnings=warnings,
-        answer_chars=len(job.result_text),
+        answer=text, sources=sources, citations=found, answer_chars=len(text or "")
     )
-    if not offset and size_of(result) <= limit:
-        return result
-    total = len(job.result_text)
-    # The sentence about the rest counts, too.
-    roomy = result._replace(
-        warnings=[*warnings, longest_rest_warning(result.project, job.id, total)]
-    )
-    page = answer_page(roomy, offset, limit)
-    more, end = page.next_offset, offset + len(page.answer)
-    rest = [rest_warning(result.project, job.id, min(end, total), total, more)] if more else []
-    return page._replace(warnings=[*warnings, *rest])
+    # Behind the entries comes the same as text, for what one page cannot hold otherwise.
+    first = len(entries)
+    page = fitted(result, "answer", limit, lambda at: rest(first + at), at=offset - first)
+    more = page.next_offset
+    return page._replace(next_offset=None if more is None else first + more)
 
 
-def _kept_warnings(job: JobRow) -> list[str]:
+def _kept_extra(job: JobRow) -> dict[str, Json]:
+    """What is kept beside a job's text; while a run lasts it is something else."""
     try:
         extra = read_json(job.extra_json or "{}")
     except ValueError:
-        return []
-    return [text for text in list_in(extra, "warnings") if isinstance(text, str)]
+        return {}
+    return extra if isinstance(extra, dict) else {}
+
+
+def _kept_entries(extra: dict[str, Json]) -> tuple[str, Any]:
+    """The results of a search or the answers of a decision that a job holds."""
+    for part, record in (("results", Hit), ("answers", Decision)):
+        kept = extra.get(part)
+        if isinstance(kept, list):
+            return part, [_record(record, entry) for entry in kept]
+        if isinstance(kept, dict):
+            return part, {name: _record(record, entry) for name, entry in kept.items()}
+    return "answer", []
+
+
+def _record(kind: Any, entry: Json) -> Any:
+    """A stored record; what it lacks is null."""
+    return kind(**{name: entry.get(name) for name in kind._fields})
 
 
 @tool(
@@ -8571,18 +8611,15 @@ def _list_jobs(call: Call, args: JobsArgs, project: str) -> JobsResult:
         action="list",
         jobs=[job_info(row) for row in rows],
         jobs_total=total,
-        truncated=args.offset + len(rows) < total,
+        truncated=False,
         not_refreshed=skipped,
         project=project,
         warnings=warnings,
     )
 
-    def more(page: JobsResult, count: int) -> JobsResult:
-        rest = call_text("jobs", action="list", project=project, offset=args.offset + count)
-        note = f"Cut after {count} jobs. The rest: {rest}"
-        return page._replace(truncated=True, warnings=[*warnings, note])
-
-    return list_page(result, "jobs", call.settings.max_result_chars, more)
+    rest = functools.partial(again, "jobs", args)
+    limit = call.settings.max_result_chars
+    return fitted(result, "jobs", limit, rest, at=args.offset)
 
 
 def _refresh(call: Call, project: str, warnings: list[str]) -> int:
@@ -8668,22 +8705,6 @@ class SearchResult(NamedTuple):
         return f"{fenced(hits_text(self.results))}\n{warning_lines(self.warnings)}{usage}"
 
 
-def hit_text(number: int, hit: Hit) -> str:
-    """One result as a person reads it."""
-    dates = [f"published {hit.date}"] if hit.date else []
-    dates += [f"updated {hit.last_updated}"] if hit.last_updated else []
-    about = f" ({', '.join(dates)})" if dates else ""
-    title = one_line(hit.title, MAX_FIELD_CHARS) or "(no title)"
-    return f"{number}. {title}{about}\n{hit.url}\n{hit.snippet.strip()}\n"
-
-
-def hits_text(hits: Sequence[Hit]) -> str:
-    """All results as a person reads them."""
-    if not hits:
-        return "No results."
-    return "\n".join(hit_text(number, hit) for number, hit in enumerate(hits, 1))
-
-
 def _checked_queries(query: str | list[str]) -> list[str]:
     queries = [query] if isinstance(query, str) else query
     if not 1 <= len(queries) <= MAX_SEARCH_QUERIES:
@@ -8760,7 +8781,9 @@ def _search_errand(wanted: SearchRequest) -> RequestPlan:
         return ParsedReply((hits, notes), search_usage(wanted.search_type), request_id=number)
 
     def keep(reading: ParsedReply) -> StoredAnswer:
-        return StoredAnswer("completed", hits_text(reading.value[0]), [])
+        hits, notes = reading.value
+        extra = {"results": hits, "warnings": notes}
+        return StoredAnswer("completed", hits_text(hits), [], extra=extra)
 
     body = search_body(wanted)
     title = " | ".join(wanted.queries)
@@ -8807,32 +8830,7 @@ def do_search(call: Call, args: SearchArgs) -> SearchResult:
         project=project,
         job_id=flight.job_id if flight.reading is None else None,
     )
-    return _fitted_hits(call, flight, result)
-
-
-def _fitted_hits(call: Call, flight: PaidRequest, result: SearchResult) -> SearchResult:
-    """As many whole results as clients show; all of them are kept as a job."""
-    limit = call.settings.max_result_chars
-    if size_of(result) <= limit:
-        return result
-    job_id, total = flight.keep_as_job(), len(result.results)
-
-    def more(page: SearchResult, count: int) -> SearchResult:
-        offset = len(hits_text(result.results[:count])) + 1
-        rest = call_text(
-            "jobs", action="result", job_id=job_id, offset=offset, project=page.project
-        )
-        note = f"Cut after {count} of {total} results; nothing is lost. The rest: {rest}"
-        return page._replace(warnings=[*result.warnings, note], job_id=job_id)
-
-    page = list_page(result, "results", limit, more)
-    if size_of(page) <= limit:
-        return page
-    first, room = result.results[0], limit // 2
-    short = first._replace(title=cut(first.title, 300), snippet=cut(first.snippet, room))
-    rest = call_text("jobs", action="result", job_id=job_id, offset=0, project=page.project)
-    note = f"Cut inside the first of {total} results; nothing is lost. All of it: {rest}"
-    return page._replace(results=[short], warnings=[*result.warnings, note], job_id=job_id)
+    return fitted_paid(call, flight, result, "results")
 
 
 # ---- decide
@@ -8977,7 +8975,7 @@ def _kept_decisions(reading: ParsedReply) -> StoredAnswer:
     """Answers as a job."""
     panel: DecisionReply = reading.value
     warnings = flaw_warnings(panel.flaws)
-    extra = {"warnings": warnings} if warnings else {}
+    extra = {"answers": panel.answers, "warnings": warnings}
     return StoredAnswer("completed", decisions_text(panel.answers), [], extra=extra)
 
 
@@ -9134,38 +9132,12 @@ def do_decide(call: Call, args: DecideArgs) -> DecideResult:
         ],
         job_id=late[0] if late else None,
     )
-    return _fitted_decisions(call.settings.max_result_chars, flights, reading, result)
-
-
-def _fitted_decisions(
-    limit: int, flights: Sequence[PaidRequest], reading: ParsedReply, result: DecideResult
-) -> DecideResult:
-    """As many answers as clients show; the answers of all parts are kept as one job."""
-    if not result.answers or size_of(result) <= limit:
+    if not result.answers:
         return result
     # One of the requests stands for all: its job gets the answers and the cost of every part.
     keeper = next(flight for flight in flights if flight.reading)
     keeper.reading = reading
-    job_id, every = keeper.keep_as_job(), result.answers
-    long = {name for name, answer in every.items() if len(json_text(jsonable(answer))) > limit // 4}
-    names = list(every)
-
-    def page(count: int) -> DecideResult:
-        shown = names[:count]
-        # The rest begins after the lines shown and the line break behind them.
-        offset = len(decisions_text({name: every[name] for name in shown})) + 1 if count else 0
-        notes = [f"Cut after {count} of {len(names)} answers."] if count < len(names) else []
-        if long & set(shown):
-            notes.append("Probabilities or level texts of the longest answers were left out.")
-            offset = 0
-        rest = call_text(
-            "jobs", action="result", job_id=job_id, offset=offset, project=result.project
-        )
-        note = f"{' '.join(notes)} Nothing is lost. The rest: {rest}"
-        answers = {name: slim(every[name]) if name in long else every[name] for name in shown}
-        return result._replace(answers=answers, warnings=[*result.warnings, note], job_id=job_id)
-
-    return most_that_fit(0, len(names), page, limit)
+    return fitted_paid(call, keeper, result, "answers")
 
 
 # ---- embed
@@ -9545,7 +9517,12 @@ def _search_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
         candidates=len(ids),
         **_spent([flight]),
     )
-    return _fitted_matches(result, call.settings.max_result_chars)
+    return fitted(
+        result,
+        "hits",
+        call.settings.max_result_chars,
+        lambda _: "narrow the search with min_score.",
+    )
 
 
 def _embedded_query(
@@ -9586,16 +9563,6 @@ def _nothing_stored(
     )
 
 
-def _fitted_matches(result: EmbedResult, limit: int) -> EmbedResult:
-    """As many hits as clients show."""
-
-    def more(page: EmbedResult, count: int) -> EmbedResult:
-        note = f"Cut after {count} hits, which is what fits; narrow the search with min_score."
-        return page._replace(warnings=[*result.warnings, note])
-
-    return list_page(result, "hits", limit, more)
-
-
 def _count_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
     """What is stored, and what could still be indexed in a combination."""
     began = time.monotonic()
@@ -9614,10 +9581,8 @@ def _count_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
         unindexed_job=job,
     )
 
-    def more(page: EmbedResult, count: int) -> EmbedResult:
-        return page._replace(warnings=[*result.warnings, f"Cut after {count} of {len(groups)}."])
-
-    return list_page(result, "groups", call.settings.max_result_chars, more)
+    limit = call.settings.max_result_chars
+    return fitted(result, "groups", limit, lambda _: "too many for one result.")
 
 
 def _delete_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
@@ -9787,11 +9752,9 @@ def do_models(call: Call, args: ModelsArgs) -> ModelsResult:
         note = f"No models from {one_line(provider, 40)!r}; providers: {', '.join(providers)}."
         result = result._replace(warnings=[*result.warnings, note])
 
-    def more(page: ModelsResult, count: int) -> ModelsResult:
-        rest = call_text("models", offset=args.offset + count)
-        return page._replace(warnings=[*result.warnings, f"Cut after {count}. The rest: {rest}"])
-
-    return list_page(result, "models", call.settings.max_result_chars, more)
+    rest = functools.partial(again, "models", args)
+    limit = call.settings.max_result_chars
+    return fitted(result, "models", limit, rest, at=args.offset)
 
 
 # ---- projects
@@ -9947,11 +9910,9 @@ def do_projects(call: Call, args: ProjectsArgs) -> ProjectsResult:
     shown = [_with_caps(row, caps) for row in rows[args.offset :]]
     result = ProjectsResult(action="list", projects=shown, projects_total=len(rows))
 
-    def more(page: ProjectsResult, count: int) -> ProjectsResult:
-        rest = call_text("projects", action="list", offset=args.offset + count)
-        return page._replace(warnings=[f"Cut after {count} projects. The rest: {rest}"])
-
-    return list_page(result, "projects", call.settings.max_result_chars, more)
+    rest = functools.partial(again, "projects", args)
+    limit = call.settings.max_result_chars
+    return fitted(result, "projects", limit, rest, at=args.offset)
 
 
 # ---- usage
@@ -10129,7 +10090,7 @@ def do_usage(call: Call, args: UsageArgs) -> UsageResult:
         group_by=args.group_by,
         groups=groups,
         groups_total=report.groups_total,
-        groups_truncated=len(groups) < report.groups_total,
+        groups_truncated=False,
         project=project,
         since=args.since,
         until=args.until,
@@ -10138,13 +10099,9 @@ def do_usage(call: Call, args: UsageArgs) -> UsageResult:
         caps=[_cap_info(state) for state in states],
     )
 
-    def more(page: UsageResult, count: int) -> UsageResult:
-        given_args = {k: v for k, v in args._asdict().items() if v is not None}
-        rest = call_text("usage", **{**given_args, "offset": args.offset + count})
-        note = f"Cut after {count} groups. The rest: {rest}"
-        return page._replace(groups_truncated=True, warnings=[*result.warnings, note])
-
-    return list_page(result, "groups", call.settings.max_result_chars, more)
+    rest = functools.partial(again, "usage", args)
+    limit = call.settings.max_result_chars
+    return fitted(result, "groups", limit, rest, at=args.offset)
 
 
 # ---- help

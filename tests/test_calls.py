@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 import unittest
@@ -200,7 +201,7 @@ class HandingOff(unittest.TestCase):
             gate.set()
             self.assertTrue(owner.runtime.settle(WAIT_S))
             job = owner.ok("jobs", action="result", job_id=result["job_id"])
-        self.assertIn("https://", job["answer"])
+        self.assertIn("https://", job["results"][0]["url"])
 
     def test_a_late_failure_ends_its_job(self) -> None:
         with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
@@ -734,13 +735,36 @@ class LongAnswers(unittest.TestCase):
             self.assertTrue(0 < len(shown) < 10)
             offset = pro.read_json(outcome.structured["warnings"][-1].split("perplexity_jobs ")[1])
             del offset["action"]
-            text, more = "", offset.pop("offset")
+            more = offset.pop("offset")
+            self.assertEqual(more, len(shown))
             while more is not None:
-                page = owner.ok("jobs", action="result", offset=more, **offset)
-                text, more = text + page["answer"], page["next_offset"]
-            for number in range(len(shown), 10):
-                self.assertIn(f"https://example.org/{number}", text)
-            self.assertTrue(text.startswith(f"{len(shown) + 1}. T{len(shown)}"), text[:40])
+                page = owner.run("jobs", action="result", offset=more, **offset)
+                self.assertLessEqual(len(page.text), 8000)
+                first = page.structured["results"][0]
+                self.assertIn(f"\n{more + 1}. {first['title']}\n", page.text)
+                shown += page.structured["results"]
+                more = page.structured["next_offset"]
+            self.assertEqual([hit["url"] for hit in shown], [hit["url"] for hit in results])
+            self.assertEqual(page.structured["results_total"], 10)
+
+    def test_a_result_longer_than_any_page_is_shortened_and_kept_whole_as_text(self) -> None:
+        with desk(PERPLEXITY_MAX_RESULT_CHARS="4000") as owner:
+            long = " ".join(f"w{n}" for n in range(3000))
+            hits = [
+                {"title": f"T{n}", "url": f"https://example.org/{n}", "snippet": long}
+                for n in range(2)
+            ]
+            owner.fake.always("POST /search", Answer(200, {"id": "x", "results": hits}))
+            outcome = owner.run("search", query="q")
+            self.assertLessEqual(len(pro.json_text(outcome.structured)), 4000)
+            calls = outcome.structured["warnings"][-1].split("perplexity_jobs ")[1:]
+            rest, whole = (pro.read_json(re.findall(r"\{.*\}", call)[0]) for call in calls)
+            text, offset = "", whole.pop("offset")
+            while offset is not None:
+                page = owner.ok("jobs", **whole, offset=offset)
+                text, offset = text + page["answer"], page["next_offset"]
+            self.assertEqual(text.count(long), 2)
+            self.assertEqual(owner.ok("jobs", **rest)["results"][0]["title"], "T1")
 
 
 class Chats(unittest.TestCase):

@@ -1053,8 +1053,8 @@ class Parts(unittest.TestCase):
             gate.set()
             self.assertTrue(owner.runtime.settle(WAIT_S))
             kept = owner.ok("jobs", action="result", job_id=job_id)
-        self.assertIn("urgent: 0.", kept["answer"])
-        self.assertIn("severity: ", kept["answer"])
+        self.assertIn("urgent", kept["answers"])
+        self.assertIn("severity", kept["answers"])
         self.assertEqual(kept["usage"]["cost_source"], "computed")
 
     def test_when_the_time_is_over_late_parts_become_jobs_and_unsent_ones_are_named(self) -> None:
@@ -1125,21 +1125,22 @@ class Parts(unittest.TestCase):
 class Fitting(unittest.TestCase):
     LIMIT = 4000
 
-    def pages(self, owner: Desk, outcome: Any) -> str:
-        """The rest of a result, by the calls that it and its pages name."""
-        named = re.search(r"perplexity_jobs (\{.*?\})", outcome.text)
-        self.assertIsNotNone(named, outcome.text)
-        arguments, text = json.loads(named[1] if named else ""), ""
+    def pages(self, owner: Desk, outcome: Any, call: int = 0) -> tuple[dict[str, Any], str]:
+        """The answers and the text behind one of the calls that a result names."""
+        arguments = json.loads(re.findall(r"perplexity_jobs (\{.*?\})", outcome.text)[call])
+        answers: dict[str, Any] = {}
+        text = ""
         while arguments.get("offset") is not None:
             page = owner.ok("jobs", **arguments)
-            text += page["answer"]
+            answers.update(page["answers"] or {})
+            text += page["answer"] or ""
             arguments = {**arguments, "offset": page["next_offset"]}
-        return text
+        return answers, text
 
     def test_both_forms_fit_and_the_named_call_returns_the_rest_of_all_parts(self) -> None:
         with desk(PERPLEXITY_MAX_RESULT_CHARS=str(self.LIMIT)) as owner:
             outcome = owner.run("decide", state="x", questions=many(300))
-            rest = self.pages(owner, outcome)
+            rest, _ = self.pages(owner, outcome)
             jobs = owner.ok("jobs", action="list")["jobs"]
             kept = owner.ok("jobs", action="result", job_id=outcome.structured["job_id"])
         result = outcome.structured
@@ -1147,24 +1148,25 @@ class Fitting(unittest.TestCase):
         self.assertLessEqual(len(pro.json_text(result)), self.LIMIT)
         shown = list(result["answers"])
         self.assertGreater(len(shown), 15)
-        self.assertIn(f"Cut after {len(shown)} of 300 answers. Nothing is lost.", outcome.text)
-        self.assertEqual(
-            [line.split(":")[0] for line in rest.splitlines()], list(many(300))[len(shown) :]
-        )
+        self.assertIn(f"Cut after {len(shown)} of 300 answers.", outcome.text)
+        self.assertEqual([*shown, *rest], list(many(300)))
+        self.assertEqual({type(answer["noul"]) for answer in rest.values()}, {float})
         self.assertEqual(len(jobs), 1)
         self.assertEqual(kept["usage"]["cost_usd"], result["cost_usd"])
+        self.assertEqual(kept["answers_total"], 300)
 
     def test_a_long_answer_loses_its_distribution_here_but_not_in_the_job(self) -> None:
         options = {f"option number {n}": None for n in range(255)}
         questions = {"big": {"type": "choice", "criteria": options}, **many(3)}
         with desk(PERPLEXITY_MAX_RESULT_CHARS=str(self.LIMIT)) as owner:
             outcome = owner.run("decide", state="x", questions=questions)
-            kept = self.pages(owner, outcome)
+            rest, _ = self.pages(owner, outcome)
+            _, kept = self.pages(owner, outcome, 1)
         big = outcome.structured["answers"]["big"]
         self.assertIn(big["choice"], options)
         self.assertIsNone(big["probabilities"])
-        self.assertEqual(list(outcome.structured["answers"]), list(questions))
-        self.assertIn("of the longest answers were left out. Nothing is lost.", outcome.text)
+        self.assertEqual([*outcome.structured["answers"], *rest], list(questions))
+        self.assertIn("Cut after 1 of 4 answers, the last one shortened.", outcome.text)
         for option in options:
             self.assertRegex(kept, rf"{option} 0\.\d\d\d")
 
@@ -1183,9 +1185,9 @@ class Fitting(unittest.TestCase):
         question = {"type": "choice", "criteria": {"o" * 5000: None}}
         with desk(PERPLEXITY_MAX_RESULT_CHARS=str(self.LIMIT)) as owner:
             outcome = owner.run("decide", state="x", questions={"q": question})
-            kept = self.pages(owner, outcome)
-        self.assertEqual(outcome.structured["answers"], {})
-        self.assertIn("Cut after 0 of 1 answers.", outcome.text)
+            _, kept = self.pages(owner, outcome)
+        self.assertLessEqual(len(outcome.text), self.LIMIT)
+        self.assertIn("Cut after 1 of 1 answers, the last one shortened.", outcome.text)
         self.assertTrue(kept.startswith("q: ooo"))
 
     def test_text_and_structure_hold_the_same_answers(self) -> None:

@@ -1100,7 +1100,7 @@ class Searching(SearchTest):
         self.assertLessEqual(len(pro.json_text(outcome.structured)), 4000)
         self.assertLessEqual(len(outcome.text), 4000)
         shown = len(outcome.structured["hits"])
-        self.assertIn(f"Cut after {shown} hits", outcome.structured["warnings"][0])
+        self.assertIn(f"Cut after {shown} of 20 hits", outcome.structured["warnings"][0])
         self.assertGreaterEqual(shown, 1)
         self.assertEqual(outcome.structured["candidates"], 20)
 
