@@ -114,6 +114,7 @@ META_PREFIX = "io.modelcontextprotocol/"
 
 # Sizes and times of the server.
 MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_UNREAD_BYTES = 16 * 1024 * 1024  # of answers; no further line is read while more wait
 MAX_WORKERS = 32  # tool calls running at once
 MAX_QUEUED = 512  # tool calls waiting for a worker before further ones are refused
 MAX_CARRIERS = 64  # paid requests on their way at once, cancelled calls included
@@ -122,6 +123,7 @@ SIGNAL_GRACE_S = 1.0
 PROGRESS_EVERY_S = 1.0
 HEARTBEAT_S = 10.0
 LIST_TTL_MS = 3_600_000
+ANSWER_LIFE_S = 600.0  # how long the user's answer to a question stands
 
 # Sizes and times of the network.
 MAX_REPLY_BYTES = 32 * 1024 * 1024
@@ -326,9 +328,10 @@ class RpcError(Exception):
 class AskUser(BaseException):
     """The call cannot go on before the user has answered; the client repeats it with the answer."""
 
-    def __init__(self, question: str) -> None:
+    def __init__(self, question: str, cost_nano: int | None = None) -> None:
         super().__init__(question)
         self.question = question
+        self.cost_nano = cost_nano
 
 
 class Cancelled(BaseException):
@@ -5452,6 +5455,7 @@ class Runtime:
         self._idle = threading.Condition(self._lock)
         self._slots = threading.BoundedSemaphore(MAX_CARRIERS)
         self._paid = 0
+        self.is_ending = False
         self._flying: dict[str, PaidRequest] = {}
         self._beating = False
         self._closed = threading.Event()
@@ -5460,6 +5464,10 @@ class Runtime:
     def busy(self) -> int:
         """How many paid requests are on their way."""
         return self._paid
+
+    def stop_sending(self) -> None:
+        """Send nothing more that costs money: the process ends."""
+        self.is_ending = True
 
     def settle(self, timeout_s: float) -> bool:
         """Wait until no paid request is on its way; False when the time ran out."""
@@ -5558,7 +5566,7 @@ class Runtime:
     def mark_sent(self, flight: PaidRequest) -> None:
         """The request is sent from here on; Cancelled where everybody left before."""
         with self._lock:
-            if flight.given_up.is_set():
+            if flight.given_up.is_set() or self.is_ending:
                 raise Cancelled
             flight.sent = True
 
@@ -5680,10 +5688,10 @@ class Call:
         # The command line is patient: no client cuts its calls off.
         self.deadline = float("inf") if patient else time.monotonic() + self.settings.wait_s
         self.hear: Callable[[str], None] | None = None  # takes an answer piece by piece
-        # Asks the user and returns whether they agree; may raise AskUser.
-        self.ask_user: Callable[[str], bool] | None = None
-        self.agreed = False  # the arguments say so already
-        self.declined = False  # the user was asked and did not agree
+        # Asks the user, if the client can: what they said, None without an answer; or AskUser.
+        self.ask_user: Callable[[str, int | None], bool | None] | None = None
+        self.user_said: bool | None = None
+        self.agreed = False  # the arguments say that the user agrees
         self._waits: list[threading.Event] = []
         self._progress = progress
 
@@ -5716,18 +5724,19 @@ class Call:
         if sentence and sentence not in self.warnings:
             self.warnings.append(sentence)
 
-    def confirmed(self, question: str) -> bool:
-        """Whether the user agrees, by an argument or when asked; False if nobody can be asked."""
-        if not self.agreed and self.ask_user is not None:
-            self.agreed = self.ask_user(question)
-            self.declined = not self.agreed
-        return self.agreed
+    def confirmed(self, question: str, cost_nano: int | None = None) -> bool:
+        """Whether the user agrees: a form decides; an argument only where none was answered."""
+        if self.ask_user is not None and self.user_said is None:
+            self.user_said = self.ask_user(question, cost_nano)
+        return self.agreed if self.user_said is None else self.user_said
 
     def unconfirmed(self, what: str) -> ToolError:
         """The refusal of something that the user has not agreed to."""
         todo = "If the user agrees, call again with confirm=true."
-        if self.declined:
+        if self.user_said is False:
             todo = "The user was asked and did not agree: leave it."
+        elif self.ask_user is not None:
+            todo = f"The user could not be asked. {todo}"
         return ToolError("confirmation_required", f"{what} {todo}")
 
     def key(self) -> str:
@@ -5772,6 +5781,10 @@ class Call:
                 return False
             changed.wait(min(left, 3600.0))
         return True
+
+    def has_paid(self) -> bool:
+        """Whether something is paid for, or on its way and may be."""
+        return any(flight.sent or flight.reading is not None for flight in self.flights)
 
     def rescue(self) -> None:
         """Keep the paid answers that could not be delivered, or that nobody waits for."""
@@ -6216,7 +6229,7 @@ def paid_post(
 def confirm_cost(call: Call, errand: RequestPlan) -> None:
     """Have a call that may cost more than PERPLEXITY_CONFIRM_USD confirmed."""
     limit, asked = call.settings.confirm_nano, errand.estimate_nano
-    if limit is None or call.agreed:
+    if limit is None:
         return
     if asked is None:
         try:
@@ -6227,7 +6240,7 @@ def confirm_cost(call: Call, errand: RequestPlan) -> None:
     if asked <= limit:
         return
     may = f"This call may cost up to {usd_text(asked)} USD"
-    if not call.confirmed(f"{may}. Go ahead?"):
+    if not call.confirmed(f"{may}. Go ahead?", asked):
         raise call.unconfirmed(
             f"{may}, more than PERPLEXITY_CONFIRM_USD allows unasked; nothing was sent."
         )
@@ -6278,7 +6291,7 @@ def run_tool(call: Call, raw: Mapping[str, Json]) -> Outcome:
         key = find_key(call.settings).key
         given_arguments = scrubbed(dict(raw), key)
         if "confirm" not in arguments_of(declared)._fields:
-            call.agreed = given_arguments.pop("confirm", False) in {True, "true"}
+            call.agreed = given_arguments.pop("confirm", False) in (True, "true")
         args = read_arguments(declared, given_arguments)
         call.agreed = call.agreed or bool(getattr(args, "confirm", False))
         result = declared.handler(call, args)
@@ -10166,8 +10179,8 @@ _VERSION_KEY = f"{META_PREFIX}protocolVersion"
 _ABILITIES_KEY = f"{META_PREFIX}clientCapabilities"
 _LOCAL_WORKERS = 8  # for tools that stay on this machine
 _ASK_S = 60.0  # for the user's answer to a question
-_CLOSE_S = 0.5  # at the end, for the last threads, and again for the last lines
-_LOOK_S = 0.05  # between looks at a signal while the end is awaited
+_CLOSE_S = 0.5  # of the grace, for the last lines
+_LOOK_S = 0.01  # between looks at what is left, while the end is awaited
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -10190,28 +10203,55 @@ def _start(name: str, work: Callable[..., None], *args: Any) -> threading.Thread
 
 
 class Wire:
-    """Whole lines to the client, in the order of sending. Sending never waits; the writer does."""
+    """Whole lines to the client, in the order of sending. Sending never waits for the client.
+
+    The sender itself writes what the descriptor takes at once, which is nearly always all of it;
+    a thread writes the rest.
+    """
 
     def __init__(self, descriptor: int, key: str | None, on_gone: Callable[[], None]) -> None:
         self._secret = json_text(key or "", ascii_only=True)[1:-1]  # as it looks inside a line
         self._descriptor = descriptor
         self._on_gone = on_gone
-        self._lines: list[tuple[bytes, Callable[[], None] | None]] = []  # the first is in work
+        self._lines: list[tuple[memoryview, Callable[[], None] | None]] = []  # the first in work
+        self._waiting_bytes = 0
+        self._writing = False  # by the thread
         self._open = True
         self._changed = threading.Condition()
         with contextlib.suppress(OSError, AttributeError):  # Windows may not know the word
             os.set_blocking(descriptor, True)
-        _start("writer", self._write_lines)
 
     def send(self, text: str, on_lost: Callable[[], None] | None = None) -> None:
         """Send a line of ASCII, if any; `on_lost` is called at the end if it was not written."""
         if not text:
             return
         # No key should get here; this is the belt.
-        line = redacted(text, self._secret).encode("ascii") + b"\n"
+        line = memoryview(redacted(text, self._secret).encode("ascii") + b"\n")
         with self._changed:
-            self._lines.append((line, on_lost))
-            self._changed.notify_all()
+            if not self._lines:
+                line = self._written_now(line)
+            if line:
+                self._lines.append((line, on_lost))
+                self._waiting_bytes += len(line)
+                if self._open and not self._writing:
+                    _start("writer", self._write_lines)
+                    self._writing = True
+
+    def owes(self) -> bool:
+        """Whether something waits to be written."""
+        return bool(self._lines) and self._open
+
+    def wait_for_room(self) -> None:
+        """Wait while too much waits to be written: a client that does not read is not served."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._waiting_bytes <= MAX_UNREAD_BYTES or not self._open
+            )
+
+    def is_gone(self) -> bool:
+        """Whether nobody can read what is written; Windows tells it by a write that fails."""
+        with self._changed:
+            return not self._open or self._polled(0) > 0
 
     def close(self, timeout_s: float) -> None:
         """Write what the client takes in that time, give up the rest, and write nothing more."""
@@ -10224,8 +10264,27 @@ class Wire:
             with contextlib.suppress(Exception):
                 give_up()
 
+    def _polled(self, wanted: int) -> int:
+        """Which of the wanted events, and which signs of the end, the descriptor shows now."""
+        import select
+
+        if not hasattr(select, "poll"):
+            return 0
+        poll = select.poll()
+        poll.register(self._descriptor, wanted)
+        return sum(events for _, events in poll.poll(0))
+
+    def _written_now(self, line: memoryview) -> memoryview:
+        """Write what is taken without waiting; what is left of the line."""
+        import select
+
+        with contextlib.suppress(OSError):  # the writer will meet it again, and close
+            while line and self._open and self._polled(select.POLLOUT) == select.POLLOUT:
+                line = line[os.write(self._descriptor, line[: select.PIPE_BUF]) :]
+        return line
+
     def _write_lines(self) -> None:
-        """Write line after line; the first that fails closes the wire."""
+        """Write line after line until none is left; one that fails closes the wire."""
         while rest := self._first_line():
             try:
                 while rest and self._open:  # unlocked: it may take as long as the client likes
@@ -10236,14 +10295,14 @@ class Wire:
                 self._open = False
             with self._changed:
                 if not rest:
-                    self._lines.pop(0)
+                    self._waiting_bytes -= len(self._lines.pop(0)[0])
                 self._changed.notify_all()
 
     def _first_line(self) -> memoryview | None:
-        """The line to write next, once there is one; None when the wire is closed."""
+        """The line to write next; None where there is none, or the wire is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._lines or not self._open)
-            return memoryview(self._lines[0][0]) if self._open else None
+            self._writing = bool(self._lines) and self._open
+            return self._lines[0][0] if self._writing else None
 
 
 # ---- Frames
@@ -10258,6 +10317,12 @@ def _id_text(value: Json) -> str | None:
 
 def _frame(**body: Json) -> str:
     return json_text({"jsonrpc": "2.0", **body}, ascii_only=True)
+
+
+def _result_frame(request: RpcRequest, result: dict[str, Json] | str) -> str:
+    """An answer; a result that is text is JSON already."""
+    text = result if isinstance(result, str) else json_text(result, ascii_only=True)
+    return f'{{"jsonrpc":"2.0","id":{_id_text(request.id)},"result":{text}}}'
 
 
 def _error_frame(number: Json, error: RpcError) -> str:
@@ -10362,12 +10427,15 @@ class CallRegistry:
         self._owed: dict[str, ServerCall] = {}
         self._workers = {True: 0, False: 0}  # for the tools that go out, and for the others
         self._ticking = False
+        self._closed = False
         self._changed = threading.Condition()
 
     def add(self, running: ServerCall) -> bool:
         """Begin the call or let it wait; False where too many wait, RpcError for an id in use."""
         goes_out = running.declared.effects.open_world
         with self._changed:
+            if self._closed:
+                return True  # nobody waits for an answer any more
             if running.id_text in self._owed:
                 raise RpcError(-32600, "A request with this id is still running.")
             if len(self._waiting(goes_out)) >= MAX_QUEUED:
@@ -10401,14 +10469,22 @@ class CallRegistry:
             running.request.reply("")
             running.cancel()
 
-    def close(self, timeout_s: float) -> None:
-        """Drop what waits, stop what runs, and give the threads a moment to end."""
+    def owes(self) -> bool:
+        """Whether a call still waits for its answer."""
+        return bool(self._owed)
+
+    def drop_unpaid(self) -> None:
+        """Take no more calls, and stop those for which nothing is paid."""
         with self._changed:
-            owed, self._owed = self._owed, {}
-        for running in owed.values():
-            running.cancel()
-        with self._changed:
-            self._changed.wait_for(lambda: not any(self._workers.values()), timeout_s)
+            self._closed = True
+            unpaid = [running for running in self._owed.values() if not running.has_paid()]
+        for running in unpaid:
+            self.cancel(running.id_text)
+
+    def close(self) -> None:
+        """Answer nothing more."""
+        for id_text in list(self._owed):
+            self.cancel(id_text)
 
     def _waiting(self, goes_out: bool) -> list[ServerCall]:
         calls = [running for running in self._owed.values() if not running.begun]
@@ -10430,11 +10506,10 @@ class CallRegistry:
     def _next(self, goes_out: bool) -> ServerCall | None:
         """The next call; None ends the worker."""
         with self._changed:
-            for running in self._waiting(goes_out):
+            for running in [] if self._closed else self._waiting(goes_out):
                 running.begun = True
                 return running
             self._workers[goes_out] -= 1
-            self._changed.notify_all()
             return None
 
     def _tick(self) -> None:
@@ -10466,56 +10541,131 @@ def _form(question: str) -> dict[str, Json]:
     return {"message": without_hidden(question), "requestedSchema": schema}
 
 
-def _agrees(answer: Json) -> bool:
-    """Whether an answer is a clear yes; everything else is a no."""
-    if not isinstance(answer, dict) or answer.get("action") != "accept":
+def _said(answer: Json) -> bool | None:
+    """A clear yes or no; None for everything else, such as a form that was only closed."""
+    given = answer if isinstance(answer, dict) else {}
+    if given.get("action") == "decline":
         return False
-    content = answer.get("content")
-    return isinstance(content, dict) and content.get("agree") is True
+    content = given.get("content") if given.get("action") == "accept" else None
+    agrees = content.get("agree") if isinstance(content, dict) else None
+    return agrees if isinstance(agrees, bool) else None
 
 
-class StatelessElicitation:
-    """Has a modern client ask its user and repeat the call with the answer.
+def _call_digest(request: RpcRequest) -> str:
+    """What makes two calls the same, whether or not they say that the user agrees."""
+    import hashlib
 
-    The answer may be made up: it counts only with a state that binds it to the very call.
+    arguments = {**(request.params.get("arguments") or {})}
+    arguments.pop("confirm", None)
+    text = json.dumps([request.params.get("name"), arguments], sort_keys=True)
+    return hashlib.blake2b(text.encode("ascii"), digest_size=16).hexdigest()
+
+
+class _Question(NamedTuple):
+    """What a modern client has been told to ask its user."""
+
+    digest: str  # of the call
+    text: str
+    cost_nano: int | None
+    until: float
+
+    def covers(self, other: _Question) -> bool:
+        """Whether its answer holds for a question that is asked now, and costs no more."""
+        if self.digest != other.digest or self.until < other.until:
+            return False
+        if self.cost_nano is None or other.cost_nano is None:
+            return self.text == other.text
+        return other.cost_nano <= self.cost_nano
+
+
+class Elicitation:
+    """Asks the user: by a request while the call runs, or between two calls in the modern era.
+
+    What a modern client says its user answered may be made up: it counts only with a state that
+    was given out for this very call, once. A no stands for a while, whoever repeats the call.
     """
 
-    def __init__(self) -> None:
-        self._secret = os.urandom(32)
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._answers: dict[str, list[Json]] = {}  # by the id of the request to the client
+        self._ended = False  # no answer can come any more
+        self._questions: dict[str, _Question] = {}  # by the state
+        self._declined: dict[str, float] = {}  # until when, by the call
 
-    def state(self, request: RpcRequest, question: str) -> str:
-        """What only this process can say about a call and its question."""
-        import hashlib
+    def ask(self, running: ServerCall, question: str, cost_nano: int | None) -> bool | None:
+        """What the user says; None where they could not be asked, AskUser to ask between calls."""
+        digest, now = _call_digest(running.request), time.monotonic()
+        if self._declined.get(digest, 0.0) > now:
+            return False
+        if running.request.version == MODERN_VERSION:
+            said = self._answer_in(running.request, _Question(digest, question, cost_nano, now))
+        else:
+            said = self._ask_now(running, question)
+        if said is False:
+            self._declined[digest] = time.monotonic() + ANSWER_LIFE_S
+        return said
 
-        bound = [request.params.get("name"), request.params.get("arguments"), question]
-        text = json.dumps(bound, sort_keys=True)  # a client may write the names in another order
-        return hashlib.blake2b(text.encode("ascii"), key=self._secret, digest_size=32).hexdigest()
+    def take(self, id_text: str, answer: Json) -> None:
+        """An answer of a client; one to no open question means nothing."""
+        self._answers.get(id_text, []).append(answer)
 
-    def answer(self, request: RpcRequest, question: str) -> bool:
-        """What the user said, if the request brings that; else AskUser."""
-        answers = request.params.get("inputResponses")
-        answer = answers.get("confirm") if isinstance(answers, dict) else None
-        bound = request.params.get("requestState") == self.state(request, question)
-        if not bound or not isinstance(answer, dict):
-            raise AskUser(question)
-        return _agrees(answer)
+    def end(self) -> None:
+        """The input has ended, and nobody will answer."""
+        self._ended = True
 
-    def asking(self, request: RpcRequest, question: str) -> dict[str, Json]:
-        """The result that has the client ask."""
-        form = {"method": "elicitation/create", "params": {"mode": "form", **_form(question)}}
-        state = self.state(request, question)
+    def asking(self, request: RpcRequest, error: AskUser) -> dict[str, Json]:
+        """The result that has a modern client ask."""
+        now, state = time.monotonic(), os.urandom(16).hex()
+        for old in [s for s, asked in list(self._questions.items()) if asked.until < now]:
+            self._questions.pop(old, None)
+        self._questions[state] = _Question(
+            _call_digest(request), error.question, error.cost_nano, now + ANSWER_LIFE_S
+        )
+        form = {"method": "elicitation/create", "params": {"mode": "form", **_form(error.question)}}
         result = {"resultType": "input_required", "inputRequests": {"confirm": form}}
         return _result(request.version, {**result, "requestState": state})
+
+    def _answer_in(self, request: RpcRequest, wanted: _Question) -> bool | None:
+        """The answer that a repeated call brings; AskUser where it brings none that counts."""
+        answers, state = request.params.get("inputResponses"), request.params.get("requestState")
+        answer = answers.get("confirm") if isinstance(answers, dict) else None
+        asked = self._questions.get(state) if isinstance(state, str) else None
+        counts = isinstance(answer, dict) and asked is not None and asked.covers(wanted)
+        if counts and self._questions.pop(str(state), None) is not None:  # no answer counts twice
+            return _said(answer)
+        raise AskUser(wanted.text, wanted.cost_nano)
+
+    def _ask_now(self, running: ServerCall, question: str) -> bool | None:
+        """Ask while the call runs; its clock stands while the user reads."""
+        running.pause(0)
+        number, left_s = f"ask-{os.urandom(8).hex()}", running.remaining_s()
+        answers = self._answers[json_text(number)] = []
+        until = time.monotonic() + min(_ASK_S, running.settings.wait_s)
+        running.deadline = float("inf")
+        self._wire.send(_frame(id=number, method="elicitation/create", params=_form(question)))
+        try:
+            while not (answers or self._ended) and time.monotonic() < until:
+                running.pause(_LOOK_S)
+        finally:
+            running.deadline = time.monotonic() + left_s
+            del self._answers[json_text(number)]
+            if not answers:  # the form would stay open, and its answer mean nothing
+                params = {"requestId": number, "reason": "no longer waited for"}
+                self._wire.send(_frame(method="notifications/cancelled", params=params))
+        return _said(answers[0]) if answers else None
 
 
 # ---- Requests
 
 
-def _modern_version(meta: dict[str, Json]) -> str:
-    """The modern version, if that is what a request's `_meta` names, and names completely."""
+def _asked_version(method: str, meta: dict[str, Json]) -> str:
+    """The version that a request names itself; the modern one must be named completely."""
     asked = meta.get(_VERSION_KEY)
+    if asked in LEGACY_VERSIONS and method != "server/discover":
+        return str(asked)
     if isinstance(asked, str) and asked != MODERN_VERSION:
-        data = {"supported": [MODERN_VERSION, *LEGACY_VERSIONS], "requested": cut(asked, 80)}
+        known = (MODERN_VERSION, *LEGACY_VERSIONS)
+        data = {"supported": [v for v in known if v != asked], "requested": cut(asked, 80)}
         raise RpcError(-32022, "Unsupported protocol version", data)
     for name, kind in ((_VERSION_KEY, str), (_ABILITIES_KEY, dict)):
         if not isinstance(meta.get(name), kind):
@@ -10539,11 +10689,20 @@ class Server:
         self._wire = wire
         self._register = CallRegistry(wire, self._outcome_frame)
         self._tools = offered_tools(runtime.settings)
-        self._lists: dict[str, dict[str, Json]] = {}  # by version
+        self._lists: dict[str, str] = {}  # by version
         self._version: str | None = None  # of the handshake; the modern era has none
         self._takes_forms = False  # from the handshake as well
-        self._asked: dict[str, Callable[[Json], None]] = {}  # takers of answers, by id
-        self._seal = StatelessElicitation()
+        self._elicitation = Elicitation(wire)
+
+    def read(self, descriptor: int, ending: Ending) -> None:
+        """Handle what comes until the input ends, no faster than the client reads the answers."""
+        for line in _input_lines(_chunks(descriptor)):
+            self._wire.wait_for_room()
+            if ending.hurried_at < float("inf"):
+                return
+            self.receive(line)
+        self._elicitation.end()
+        ending.end_input()
 
     def receive(self, line: bytes | None) -> None:
         """Handle one line; None stands for one that was too long."""
@@ -10561,27 +10720,48 @@ class Server:
         except RpcError as error:
             self._wire.send(_error_frame(None, error))
 
-    def close(self) -> None:
-        """Answer nothing more; what is paid for and on its way has the grace to be recorded."""
-        ends_at = time.monotonic() + EXIT_GRACE_S
-        self._register.close(_CLOSE_S)
-        self._wire.close(_CLOSE_S)
-        paid = self._runtime.busy()
-        _note(self._runtime.settings, "INFO", f"ending; paid requests on their way: {paid}")
-        if paid:
-            self._runtime.settle(max(0.0, ends_at - time.monotonic()))
-        self._runtime.close()
+    def close(self, ending: Ending) -> None:
+        """Answer what was read while somebody reads, then bring home what is paid for.
+
+        With a signal, or with the reader gone, only the second; nothing new is sent from then on.
+        """
+        runtime, calls, wire = self._runtime, self._register, self._wire
+        while (calls.owes() or wire.owes()) and not self._is_hurried(ending):
+            time.sleep(_LOOK_S)
+        ending.hurry()
+        ends_at = ending.hurried_at + EXIT_GRACE_S - _CLOSE_S
+        _note(runtime.settings, "INFO", f"ending; paid requests on their way: {runtime.busy()}")
+        runtime.stop_sending()
+        calls.drop_unpaid()
+        while (calls.owes() or runtime.busy()) and time.monotonic() < ends_at:
+            time.sleep(_LOOK_S)
+        calls.close()
+        wire.close(_CLOSE_S)
+        runtime.close()
+
+    def _is_hurried(self, ending: Ending) -> bool:
+        """Whether there is no more time for anything but what is paid for."""
+        if self._wire.is_gone():
+            ending.hurry()
+        waited_until = ending.input_ended_at + self._runtime.settings.wait_s
+        return time.monotonic() >= min(ending.hurried_at, waited_until)
 
     def _receive_batch(self, messages: list[Json]) -> None:
         """Answer an array of messages by one array, once all its answers are there."""
         answers: list[str] = []
+        losses: list[Callable[[], None]] = []
         lock = threading.Lock()
 
-        def add(text: str, _on_lost: Callable[[], None] | None = None) -> None:
+        def give_up() -> None:
+            for on_lost in losses:
+                on_lost()
+
+        def add(text: str, on_lost: Callable[[], None] | None = None) -> None:
             with lock:
                 answers.append(text)
+                losses.extend([on_lost] if on_lost else [])
                 if len(answers) == len(messages) and any(answers):
-                    self._wire.send(f"[{','.join(filter(None, answers))}]")
+                    self._wire.send(f"[{','.join(filter(None, answers))}]", give_up)
 
         for message in messages:
             self._handle(message, add)
@@ -10599,7 +10779,9 @@ class Server:
             request = self._request_in(message, reply)
             result = _METHODS[message["method"]](self, request)
             if result is not None:
-                reply(_frame(id=number, result=result))
+                reply(_result_frame(request, result))
+            if message["method"] == "initialize":
+                self._list_text(self._version or "")  # which the client will want next
         except RpcError as error:
             reply(_error_frame(number, error))
         except Exception as error:  # noqa: BLE001 - without its reader the whole session is lost
@@ -10616,9 +10798,7 @@ class Server:
             return True
         if "method" in message or not ("result" in message or "error" in message):
             return False
-        take = self._asked.get(_id_text(message["id"]) or "")
-        if take:
-            take(message.get("result"))
+        self._elicitation.take(_id_text(message["id"]) or "", message.get("result"))
         return True
 
     def _request_in(self, message: dict[str, Json], reply: Callable[..., None]) -> RpcRequest:
@@ -10640,7 +10820,7 @@ class Server:
         if method == "initialize":
             return LEGACY_VERSIONS[0]
         if method == "server/discover" or _VERSION_KEY in meta or _ABILITIES_KEY in meta:
-            return _modern_version(meta)
+            return _asked_version(method, meta)
         if self._version is None and method in {"tools/list", "tools/call"}:
             words = f"Missing _meta fields {_VERSION_KEY} and {_ABILITIES_KEY}, or initialize first"
             raise RpcError(-32602, words)
@@ -10666,15 +10846,19 @@ class Server:
         }
         return _result(request.version, {**result, **_CACHE_HINTS})
 
-    def _list(self, request: RpcRequest) -> dict[str, Json]:
+    def _list(self, request: RpcRequest) -> str:
         """All tools on one page, since several clients read no second one."""
-        version = request.version
         if request.params.get("cursor") is not None:
             raise RpcError(-32602, "Unknown cursor: the list has one page.")
+        return self._list_text(request.version)
+
+    def _list_text(self, version: str) -> str:
+        """The list as JSON, made once for each version."""
         if version not in self._lists:
             tools = [_listed(declared, version) for declared in self._tools.values()]
             hints = _CACHE_HINTS if version == MODERN_VERSION else {}
-            self._lists[version] = _result(version, {"tools": tools, **hints})
+            result = _result(version, {"tools": tools, **hints})
+            self._lists[version] = json_text(result, ascii_only=True)
         return self._lists[version]
 
     def _tool_named(self, name: Json) -> Tool:
@@ -10693,7 +10877,8 @@ class Server:
         declared = self._tool_named(request.params.get("name"))
         _object_of(request.params, "arguments")  # refuses what is none
         running = ServerCall(self._runtime, declared, request, self._register.report)
-        running.ask_user = self._asker(running)
+        if self._can_ask(request):
+            running.ask_user = functools.partial(self._elicitation.ask, running)
         if self._register.add(running):
             return None
         sentence = "Too many calls are waiting already; try again when some have been answered."
@@ -10704,49 +10889,27 @@ class Server:
         request, declared = running.request, running.declared
         try:
             outcome = run_tool(running, request.params.get("arguments") or {})
-            frame = _frame(id=request.id, result=_tool_result(request.version, outcome))
+            frame = _result_frame(request, _tool_result(request.version, outcome))
         except AskUser as error:
-            return _frame(id=request.id, result=self._seal.asking(request, error.question))
+            return _result_frame(request, self._elicitation.asking(request, error))
         except BaseException as error:  # noqa: BLE001 - a call must never stay without an answer
             sentence = "The call ended unexpectedly; see perplexity_usage before repeating it."
             outcome = failure(declared, ToolError("internal_error", sentence))
             outcome = outcome._replace(detail=place_of(error))
-            frame = _frame(id=request.id, result=_tool_result(request.version, outcome))
+            frame = _result_frame(request, _tool_result(request.version, outcome))
         if outcome.detail and not running.cancelled.is_set():
             _note(self._runtime.settings, "ERROR", f"{declared.name}: {outcome.detail}")
         return frame
 
-    def _asker(self, running: ServerCall) -> Callable[[str], bool] | None:
-        """How a call asks the user; None where the client did not say that it can."""
-        request = running.request
+    def _can_ask(self, request: RpcRequest) -> bool:
+        """Whether the client said that it can put a form before its user."""
         if request.version == MODERN_VERSION:
-            able = _takes_forms(request.meta[_ABILITIES_KEY])
-            return functools.partial(self._seal.answer, request) if able else None
-        able = self._takes_forms and request.version >= _STRUCTURE
-        return functools.partial(self._ask, running) if able else None
-
-    def _ask(self, running: ServerCall, question: str) -> bool:
-        """Ask the user of a legacy client while the call runs; silence is a no, after a while."""
-        number = f"ask-{os.urandom(8).hex()}"
-        answers: list[Json] = []
-        heard = running.wait_event()
-        running.pause(0)  # it may have been cancelled before there was an event to set
-
-        def take(answer: Json) -> None:
-            answers.append(answer)
-            heard.set()
-
-        self._asked[json_text(number)] = take
-        frame = _frame(id=number, method="elicitation/create", params=_form(question))
-        self._register.send(running, frame)
-        heard.wait(max(0.0, min(_ASK_S, running.remaining_s())))
-        del self._asked[json_text(number)]
-        running.pause(0)
-        return bool(answers) and _agrees(answers[0])
+            return _takes_forms(request.meta[_ABILITIES_KEY])
+        return self._takes_forms and request.version >= _STRUCTURE
 
 
 _CACHE_HINTS = {"ttlMs": LIST_TTL_MS, "cacheScope": "public"}
-_METHODS: dict[str, Callable[[Server, RpcRequest], dict[str, Json] | None]] = {
+_METHODS: dict[str, Callable[[Server, RpcRequest], dict[str, Json] | str | None]] = {
     "initialize": Server._initialize,
     "server/discover": Server._discover,
     "ping": lambda _server, _request: {},
@@ -10758,54 +10921,72 @@ _METHODS: dict[str, Callable[[Server, RpcRequest], dict[str, Json] | None]] = {
 # ---- Input, and the end
 
 
-class InputReader:
-    """Reads the input until a signal or another thread stops it: a pipe watched beside it.
+class Ending:
+    """What ends a session: the end of input, a reader that is gone, a signal; any may come first.
 
-    A signal's handler cannot end a read, but the interpreter writes into the pipe as it arrives.
-    Windows cannot watch pipes; there Ctrl-C ends the process the system's way.
+    The main thread waits for it, since only there handlers run. A handler may interrupt whatever
+    that thread does, so it takes no lock that the thread may hold: the bell is a bare lock.
     """
 
     def __init__(self) -> None:
-        self.signalled_at = float("inf")
-        self.ends = os.pipe()
+        self.input_ended_at = float("inf")
+        self.hurried_at = float("inf")  # by a signal, or since nobody reads
+        self._signals: set[int] = set()
+        self._bell = threading.Lock()
+        self._bell.acquire()
 
-    def wake(self) -> None:
-        """Make the reader stop."""
-        with contextlib.suppress(OSError):
-            os.write(self.ends[1], b"!")
+    def end_input(self) -> None:
+        """There is nothing more to read."""
+        self.input_ended_at = time.monotonic()
+        self._ring()
+
+    def hurry(self) -> None:
+        """Nobody waits for more than what is paid for already."""
+        self.hurried_at = min(self.hurried_at, time.monotonic())
+        self._ring()
 
     def heed_signals(self) -> None:
-        """Let SIGINT and SIGTERM ring; a second one ends the process at once."""
+        """Let signals hurry the end; the same one twice ends the process at once.
+
+        Two different ones say the same thing twice: one client sends SIGTERM 0.1 s after SIGINT.
+        """
         import signal
 
-        if os.name == "nt":
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            return
-        os.set_blocking(self.ends[1], False)
-        signal.set_wakeup_fd(self.ends[1], warn_on_full_buffer=False)
-        signal.signal(signal.SIGINT, self._on_signal)
-        signal.signal(signal.SIGTERM, self._on_signal)
+        for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):
+            number = getattr(signal, name, None)
+            # A SIGHUP that was ignored from the start was ignored on purpose, by nohup.
+            if number and (name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN):
+                signal.signal(number, self._on_signal)
+
+    def wait(self) -> None:
+        """Wait until the session ends; Windows runs handlers only between waits."""
+        while min(self.input_ended_at, self.hurried_at) == float("inf"):
+            self._bell.acquire(timeout=0.5 if os.name == "nt" else -1)
+
+    def ends_at(self, wait_s: float) -> float:
+        """When the process must be gone at the latest."""
+        return EXIT_GRACE_S + min(self.input_ended_at + wait_s, self.hurried_at)
+
+    def _ring(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it rings already
+            self._bell.release()
 
     def _on_signal(self, number: int, _frame: object) -> None:
-        if self.signalled_at < float("inf"):
+        if number in self._signals:
             os._exit(128 + number)
-        self.signalled_at = time.monotonic()
+        self._signals.add(number)
+        self.hurry()
 
-    def chunks(self, descriptor: int) -> Iterator[bytes]:
-        """What arrives until the input ends or the bell rings, and an end for the last line."""
-        import select
 
-        chunk = b"\n"
-        while chunk:
-            try:
-                if os.name != "nt":
-                    ready, _, _ = select.select([self.ends[0], descriptor], [], [])
-                    if self.ends[0] in ready:
-                        return
-                chunk = os.read(descriptor, 1 << 16)
-            except (OSError, ValueError):  # a terminal that hung up, a number too high to watch
-                chunk = b""
-            yield chunk or b"\n"
+def _chunks(descriptor: int) -> Iterator[bytes]:
+    """What arrives until the input ends, and an end for a last line without one."""
+    chunk = b"\n"
+    while chunk:
+        try:
+            chunk = os.read(descriptor, 1 << 16)
+        except OSError:  # a terminal that hung up
+            chunk = b""
+        yield chunk or b"\n"
 
 
 def _input_lines(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
@@ -10839,42 +11020,31 @@ def _take_output(descriptor: int) -> int:
     return private
 
 
-def _wind_up(server: Server, bell: InputReader) -> None:
-    """End the session, in a thread, so that nothing exceeds the grace; a signal shortens it."""
-    began_at = time.monotonic()
-    last = _start("last", server.close)
-    while last.is_alive():
-        ends_at = min(began_at + EXIT_GRACE_S, bell.signalled_at + SIGNAL_GRACE_S)
-        if time.monotonic() >= ends_at:
-            return
-        last.join(_LOOK_S)
-
-
 def serve(runtime: Runtime, descriptor_in: int = 0, descriptor_out: int = 1) -> int:
     """Serve one client until its end; returns the status with which the process must `leave`."""
     settings = runtime.settings
     try:
-        os.fstat(descriptor_in)
+        os.set_blocking(descriptor_in, True)
     except OSError:  # closed from the start: what is opened next would get its number
         return 0
     output = _take_output(descriptor_out)
-    bell = InputReader()
-    server = Server(runtime, Wire(output, find_key(settings).key, bell.wake))
-    owns_process = threading.current_thread() is threading.main_thread()
-    if owns_process:
-        bell.heed_signals()
+    if output < 0:
+        return 0
+    ending = Ending()
+    if threading.current_thread() is threading.main_thread():
+        ending.heed_signals()
+    server = Server(runtime, Wire(output, find_key(settings).key, ending.hurry))
     for sentence in (*settings.problems, *settings.warnings, unknown_tools(settings)):
         if sentence:
             _note(settings, "WARNING", sentence)
     observer = Observer(runtime)
     observer.start()
-    for line in _input_lines(bell.chunks(descriptor_in)):
-        server.receive(line)
+    _start("reader", server.read, descriptor_in, ending)
+    ending.wait()
     observer.stop()
-    _wind_up(server, bell)
-    if not owns_process:  # and so no signal can still ring
-        for end in bell.ends:
-            os.close(end)
+    last = _start("last", server.close, ending)
+    while last.is_alive() and time.monotonic() < ending.ends_at(settings.wait_s):
+        last.join(_LOOK_S)
     return 0
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
+import os
+import queue
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +38,24 @@ if TYPE_CHECKING:
 else:  # from the file itself, so that the tests run from any folder
     pro = _loaded("perplexity_pro_mcp", ROOT / "perplexity_pro_mcp.py")
 
-__all__ = ["IMPORT", "ROOT", "WAIT_S", "Background", "Desk", "desk", "pro", "script"]
+__all__ = [
+    "IMPORT",
+    "INITIALIZE",
+    "META",
+    "ROOT",
+    "WAIT_S",
+    "Background",
+    "Client",
+    "Desk",
+    "ServerProcess",
+    "ServerThread",
+    "cancel",
+    "desk",
+    "pro",
+    "request",
+    "script",
+    "tool_call",
+]
 
 # How code for another process begins: the program as a module starts faster than as a script.
 IMPORT = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import perplexity_pro_mcp as pro\n"
@@ -132,3 +154,184 @@ class Background:
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive(), "the call did not end in time"
         return self.outcome
+
+
+# ---- Both ends of the protocol
+
+META: dict[str, Any] = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+def request(number: Any, method: str, params: Any = None, **more: Any) -> dict[str, Any]:
+    message = {"jsonrpc": "2.0", "id": number, "method": method, **more}
+    return message if params is None else {**message, "params": params}
+
+
+def tool_call(number: Any, tool: str, _meta: Any = None, **arguments: Any) -> dict[str, Any]:
+    params: dict[str, Any] = {"name": f"perplexity_{tool}", "arguments": arguments}
+    return request(number, "tools/call", params if _meta is None else {**params, "_meta": _meta})
+
+
+def cancel(number: Any, **more: Any) -> dict[str, Any]:
+    params = {"requestId": number, **more}
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+
+
+INITIALIZE = request(0, "initialize", {"protocolVersion": "2025-11-25"})
+
+
+class Client:
+    """A client's ends of a server's input and output."""
+
+    def __init__(self, descriptor_in: int, descriptor_out: int, *, reading: bool = True) -> None:
+        self.input = descriptor_in
+        self.output = descriptor_out
+        self.written = b""
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        if reading:
+            self.read()
+
+    def read(self) -> None:
+        """Begin to read what the server writes."""
+        self.reader.start()
+
+    def _read(self) -> None:
+        with os.fdopen(self.output, "rb") as stream:
+            for line in stream:
+                self.written += line
+                self._lines.put(line)
+        self._lines.put(b"")
+
+    def send(self, *messages: Any) -> None:
+        """Send messages; bytes as they are."""
+        lines = [m if isinstance(m, bytes) else json.dumps(m).encode() + b"\n" for m in messages]
+        data = b"".join(lines)
+        while data:
+            data = data[os.write(self.input, data) :]
+
+    def line(self) -> bytes:
+        """The next line; empty where the output has ended."""
+        try:
+            return self._lines.get(timeout=WAIT_S)
+        except queue.Empty:
+            raise AssertionError(f"the server wrote nothing; {self.errors()}") from None
+
+    def receive(self) -> Any:
+        line = self.line()
+        assert line, f"the output ended; {self.errors()}"
+        return json.loads(line)
+
+    def before(self, number: Any) -> list[Any]:
+        """What comes before the answer to a request, the answer left out."""
+        messages: list[Any] = []
+        ends_at = time.monotonic() + WAIT_S
+        while (message := self.receive()).get("id") != number:
+            messages.append(message)
+            assert time.monotonic() < ends_at, f"{number} was not answered"
+        return messages
+
+    def ask(self, message: Any) -> Any:
+        """The one answer to a message."""
+        self.send(message)
+        return self.receive()
+
+    def begin(self, version: str = "2025-11-25", **params: Any) -> None:
+        """Shake hands."""
+        self.ask(request("begin", "initialize", {"protocolVersion": version, **params}))
+
+    def quiet(self) -> bool:
+        """Whether nothing was written before the answer to a ping that is sent now."""
+        return bool(self.ask(request("quiet?", "ping"))["id"] == "quiet?")
+
+    def close(self) -> None:
+        """End the server's input."""
+        if self.input >= 0:
+            os.close(self.input)
+            self.input = -1
+
+    def errors(self) -> str:
+        """What the server wrote to standard error, where it has its own."""
+        return ""
+
+
+class ServerThread(Client):
+    """A server in a thread of this process."""
+
+    def __init__(self, runtime: Any, *, reading: bool = True) -> None:
+        self.runtime = runtime
+        self.status: int | None = None
+        inner_in, outer_in = os.pipe()
+        outer_out, inner_out = os.pipe()
+        self._inner = (inner_in, inner_out)
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+        super().__init__(outer_in, outer_out, reading=reading)
+
+    def _serve(self) -> None:
+        self.status = pro.serve(self.runtime, *self._inner)
+        for descriptor in self._inner:
+            os.close(descriptor)
+
+    def end(self) -> None:
+        """Close the input and wait for the server's end."""
+        self.close()
+        self.thread.join(WAIT_S)
+        assert not self.thread.is_alive(), "the server did not end"
+
+
+class ServerProcess(Client):
+    """A server in a process of its own; `command` is what the interpreter gets."""
+
+    def __init__(self, environment: dict[str, str], *command: str, **options: Any) -> None:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        self.process = subprocess.Popen(
+            (sys.executable, *command), env=environment, **{**pipes, **options}
+        )
+        self._errors: list[bytes] = []
+        self._noted = threading.Condition()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        streams = (self.process.stdin, self.process.stdout)
+        ends = [os.dup(stream.fileno()) if stream else -1 for stream in streams]
+        for stream in filter(None, streams):
+            stream.close()
+        super().__init__(*ends, reading=ends[1] >= 0)
+
+    def _listen(self) -> None:
+        with contextlib.suppress(ValueError):  # the test closed it
+            for line in self.process.stderr or ():
+                with self._noted:
+                    self._errors.append(line)
+                    self._noted.notify_all()
+
+    def wait(self) -> int:
+        """The exit status, once all output has been read."""
+        status = self.process.wait(WAIT_S)
+        for thread in (self.reader, self._listener):
+            if thread.ident:
+                thread.join(WAIT_S)
+        return status
+
+    def end(self) -> int:
+        self.close()
+        return self.wait()
+
+    def errors(self) -> str:
+        return b"".join(self._errors).decode()
+
+    def wait_for_note(self, text: str) -> None:
+        with self._noted:
+            noted = self._noted.wait_for(lambda: text in self.errors(), WAIT_S)
+        assert noted, f"{text} was not noted: {self.errors()}"
+
+    def kill(self) -> None:
+        """Leave nothing behind, whatever the test found."""
+        with contextlib.suppress(OSError):
+            self.process.kill()
+        self.close()
+        self.wait()
+        if self.process.stderr:
+            self.process.stderr.close()

@@ -454,7 +454,9 @@ class Confirming(unittest.TestCase):
             for answer in (False, True):
                 call, asked = owner.call("search"), list[str]()
 
-                def ask_user(question: str, said: bool = answer, into: list[str] = asked) -> bool:
+                def ask_user(
+                    question: str, _cost: object, said: bool = answer, into: list[str] = asked
+                ) -> bool:
                     into.append(question)
                     return said
 
@@ -473,7 +475,7 @@ class Confirming(unittest.TestCase):
         with desk() as owner:
             owner.ok("search", query="q")
             call = owner.call("projects")
-            call.ask_user = lambda question: "default" in question
+            call.ask_user = lambda question, _cost: "default" in question
             outcome = pro.run_tool(call, {"action": "delete", "project": "default"})
             self.assertIsNone(outcome.kind)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import queue
 import signal
 import sqlite3
 import subprocess
@@ -18,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from fake_perplexity import Answer, FakePerplexity
-from support import IMPORT, ROOT, pro
+from support import IMPORT, INITIALIZE, META, ROOT, WAIT_S, ServerProcess, cancel, pro, request
+from support import tool_call as call
 
 Json = Any
 FILE = ROOT / "perplexity_pro_mcp.py"
-WAIT_S = 10.0  # a bound; nothing that works takes it
 POSIX = os.name != "nt"
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if POSIX else ()
 ENOUGH = {"PATH": os.defpath} if POSIX else dict(os.environ)
 
 # The program as a module, which starts faster than as a script; and the place to change limits,
@@ -50,112 +50,7 @@ def program(change: str = "") -> tuple[str, str]:
     return "-c", DRIVER.format(change=change)
 
 
-def request(number: Json, method: str, params: Json = None) -> dict[str, Json]:
-    message = {"jsonrpc": "2.0", "id": number, "method": method}
-    return message if params is None else {**message, "params": params}
-
-
-def call(number: Json, tool: str, **arguments: Json) -> dict[str, Json]:
-    params = {"name": f"perplexity_{tool}", "arguments": arguments}
-    return request(number, "tools/call", params)
-
-
-INITIALIZE = request(0, "initialize", {"protocolVersion": "2025-11-25"})
 ASK = call(1, "ask", query="What is new in Python?")
-
-
-class Server:
-    """A process of the server and the client's ends of its streams."""
-
-    def __init__(
-        self,
-        environment: dict[str, str],
-        command: tuple[str, ...] = (str(FILE),),
-        **options: Any,
-    ) -> None:
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self.process = subprocess.Popen(
-            (sys.executable, *command), env=environment, **{**pipes, **options}
-        )
-        self.written = b""
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._errors: list[bytes] = []
-        self._noted = threading.Condition()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        for thread in (self._reader, self._listener):
-            thread.start()
-
-    def _read(self) -> None:
-        with contextlib.suppress(ValueError):  # the test closed it
-            for line in self.process.stdout or ():
-                self.written += line
-                self._lines.put(line)
-        self._lines.put(b"")
-
-    def _listen(self) -> None:
-        with contextlib.suppress(ValueError):
-            for line in self.process.stderr or ():
-                with self._noted:
-                    self._errors.append(line)
-                    self._noted.notify_all()
-
-    def send(self, *messages: Json) -> None:
-        assert self.process.stdin
-        for message in messages:
-            line = message if isinstance(message, bytes) else json.dumps(message).encode()
-            self.process.stdin.write(line + b"\n")
-        self.process.stdin.flush()
-
-    def receive(self) -> Json:
-        try:
-            line = self._lines.get(timeout=WAIT_S)
-        except queue.Empty:
-            raise AssertionError(f"nothing was written; stderr: {self.errors()}") from None
-        if not line:
-            raise AssertionError(f"the output ended; stderr: {self.errors()}")
-        return json.loads(line)
-
-    def ask(self, message: Json) -> Json:
-        self.send(message)
-        return self.receive()
-
-    def close(self) -> None:
-        """End the input."""
-        if self.process.stdin:
-            with contextlib.suppress(OSError):
-                self.process.stdin.close()
-
-    def wait(self) -> int:
-        """The exit status, once all output has been read."""
-        status = self.process.wait(WAIT_S)
-        self._reader.join(WAIT_S)
-        self._listener.join(WAIT_S)
-        return status
-
-    def end(self) -> int:
-        self.close()
-        return self.wait()
-
-    def errors(self) -> str:
-        return b"".join(self._errors).decode()
-
-    def wait_for_note(self, text: str) -> None:
-        with self._noted:
-            noted = self._noted.wait_for(lambda: text in self.errors(), WAIT_S)
-        assert noted, f"{text} was not noted: {self.errors()}"
-
-    def kill(self) -> None:
-        """Leave nothing behind, whatever the test found."""
-        with contextlib.suppress(OSError):
-            self.process.kill()
-        self.process.wait(WAIT_S)
-        self.close()
-        self._reader.join(WAIT_S)
-        self._listener.join(WAIT_S)
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream:
-                stream.close()
 
 
 class ProcessTest(unittest.TestCase):
@@ -172,14 +67,14 @@ class ProcessTest(unittest.TestCase):
             "PERPLEXITY_DATA_DIR": str(self.folder / "data"),
         }
 
-    def start(self, *, change: str = "", **environment: str) -> Server:
-        return self.watch(Server({**self.environment, **environment}, program(change)))
+    def start(self, *, change: str = "", **environment: str) -> ServerProcess:
+        return self.watch(ServerProcess({**self.environment, **environment}, *program(change)))
 
-    def watch(self, server: Server) -> Server:
+    def watch(self, server: ServerProcess) -> ServerProcess:
         self.addCleanup(server.kill)
         return server
 
-    def begin(self, *, change: str = "", **environment: str) -> Server:
+    def begin(self, *, change: str = "", **environment: str) -> ServerProcess:
         server = self.start(change=change, **environment)
         server.ask(INITIALIZE)
         return server
@@ -192,7 +87,7 @@ class ProcessTest(unittest.TestCase):
     def events(self) -> list[Any]:
         return self.rows("SELECT status, cost_nano_usd > 0 FROM usage_events")
 
-    def assert_pure(self, server: Server) -> None:
+    def assert_pure(self, server: ServerProcess) -> None:
         """Every byte on standard output belongs to an object on a line of its own."""
         self.assertNotIn(b"\r", server.written)
         self.assertTrue(server.written.isascii())
@@ -200,7 +95,7 @@ class ProcessTest(unittest.TestCase):
         for line in server.written.splitlines():
             self.assertEqual(json.loads(line)["jsonrpc"], "2.0")
 
-    def assert_quiet(self, server: Server) -> None:
+    def assert_quiet(self, server: ServerProcess) -> None:
         self.assertEqual(server.errors(), "")
 
 
@@ -260,7 +155,7 @@ class Streams(ProcessTest):
             with self.subTest(environment=environment):
                 server = self.begin(**environment)
                 message = json.dumps(call(1, "search", query=text), ensure_ascii=False)
-                server.send(message.encode())
+                server.send(message.encode() + b"\n")
                 result = server.receive()["result"]
                 self.assertIs(result["isError"], False, result)
                 self.assertIn(text, json.dumps(result["structuredContent"], ensure_ascii=False))
@@ -343,7 +238,7 @@ class Starting(ProcessTest):
                     "PERPLEXITY_API_KEY": self.fake.key,
                     **(home if POSIX else {**ENOUGH, **home}),
                 }
-                server = self.watch(Server(environment, program(), cwd=FILE.anchor))
+                server = self.watch(ServerProcess(environment, *program(), cwd=FILE.anchor))
                 server.ask(INITIALIZE)
                 if home:
                     self.assertIs(server.ask(ASK)["result"]["isError"], False)
@@ -381,9 +276,7 @@ class Load(ProcessTest):
         server = self.begin()
         server.send(ASK)
         self.fake.wait_for("POST /v1/agent", 1)
-        server.send(
-            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
-        )
+        server.send(cancel(1))
         self.assertEqual(server.ask(request(2, "ping"))["id"], 2)
         gate.set()
         jobs: list[Json] = []
@@ -412,10 +305,8 @@ class Asking(ProcessTest):
         self.assertIs(answer["result"]["isError"], False, answer)
 
         server.ask(call(1, "ask", query="What else is new?", project="old"))
-        delete["params"]["_meta"] = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
-        }
+        forms: Json = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+        delete["params"]["_meta"] = {**META, **forms}
         asking = server.ask(delete)["result"]
         self.assertEqual(asking["resultType"], "input_required")
         state = asking["requestState"]
@@ -427,7 +318,9 @@ class Asking(ProcessTest):
 
 
 class Ending(ProcessTest):
-    def held(self, route: str, message: Json, **options: Any) -> tuple[Server, threading.Event]:
+    def held(
+        self, route: str, message: Json, **options: Any
+    ) -> tuple[ServerProcess, threading.Event]:
         """A server with a call in flight that the API does not answer."""
         gate = self.fake.hold(route)
         self.addCleanup(gate.set)
@@ -437,7 +330,7 @@ class Ending(ProcessTest):
         self.fake.wait_for(route, count + 1)
         return server, gate
 
-    def assert_ends_within(self, server: Server, limit_s: float, status: int = 0) -> None:
+    def assert_ends_within(self, server: ServerProcess, limit_s: float, status: int = 0) -> None:
         started_at = time.monotonic()
         self.assertEqual(server.wait(), status)
         self.assertLess(time.monotonic() - started_at, limit_s)
@@ -450,7 +343,7 @@ class Ending(ProcessTest):
         self.assert_quiet(server)
 
     def test_input_that_is_empty_from_the_start_ends_it(self) -> None:
-        server = self.watch(Server(self.environment, stdin=subprocess.DEVNULL))
+        server = self.watch(ServerProcess(self.environment, str(FILE), stdin=subprocess.DEVNULL))
         self.assert_ends_within(server, 2.0)
         self.assertEqual(server.written, b"")
 
@@ -460,33 +353,64 @@ class Ending(ProcessTest):
         server.close()
         self.assert_ends_within(server, 2.0)
 
-    def test_free_calls_in_flight_do_not_delay_the_end(self) -> None:
-        server, _ = self.held("GET /v1/models", call(1, "models"))
-        server.close()
-        self.assert_ends_within(server, 1.5)
-        self.assertEqual(server.written.count(b"\n"), 1)
+    def test_what_was_piped_in_is_answered_before_the_end(self) -> None:
+        lines = (INITIALIZE, call(1, "usage"), ASK | {"id": 2})
+        done = subprocess.run(
+            [sys.executable, *program()],
+            input=b"".join(json.dumps(line).encode() + b"\n" for line in lines),
+            capture_output=True,
+            env=self.environment,
+            timeout=WAIT_S,
+            check=True,
+        )
+        answers = {
+            answer["id"]: answer["result"] for answer in map(json.loads, done.stdout.splitlines())
+        }
+        self.assertEqual(set(answers), {0, 1, 2})
+        self.assertIs(answers[2]["isError"], False)
+        self.assertEqual(done.stderr, b"")
+        self.assertEqual(self.events(), [("ok", 1)])
 
-    def test_a_paid_answer_on_its_way_is_recorded_and_kept_before_the_end(self) -> None:
-        server, gate = self.held("POST /v1/agent", ASK, PERPLEXITY_LOG_LEVEL="INFO")
+    def test_a_call_in_flight_at_the_end_of_input_is_answered(self) -> None:
+        for route, message in (("POST /v1/agent", ASK), ("GET /v1/models", call(1, "models"))):
+            with self.subTest(route=route):
+                server, gate = self.held(route, message)
+                server.close()
+                gate.set()
+                self.assertIs(server.receive()["result"]["isError"], False)
+                self.assert_ends_within(server, 2.0)
+                self.assert_quiet(server)
+        self.assertEqual(self.events(), [("ok", 1)])
+        self.assertEqual(self.rows("SELECT status FROM research_jobs"), [])
+
+    def test_what_is_late_at_the_end_of_input_is_handed_off_and_brought_home(self) -> None:
+        server, gate = self.held("POST /v1/agent", ASK, PERPLEXITY_WAIT_SECONDS="0.5")
         server.close()
-        server.wait_for_note("ending; paid requests on their way: 1")
-        self.assertEqual(self.events(), [("interrupted", 0)])
+        self.assertIn("perplexity_jobs", json.dumps(server.receive()["result"]))
         gate.set()
         self.assert_ends_within(server, 2.0)
         self.assertEqual(self.events(), [("ok", 1)])
         self.assertEqual(self.rows("SELECT status FROM research_jobs"), [("completed",)])
-        self.assertEqual(server.written.count(b"\n"), 1)
-        self.assertEqual(server.errors().count("\n"), 1)
 
+    @unittest.skipUnless(POSIX, "Windows has no such signals")
+    def test_free_calls_in_flight_do_not_delay_the_end_after_a_signal(self) -> None:
+        server, _ = self.held("GET /v1/models", call(1, "models"))
+        server.process.send_signal(signal.SIGTERM)
+        self.assert_ends_within(server, 1.0)
+        self.assertEqual(server.written.count(b"\n"), 1)
+
+    @unittest.skipUnless(POSIX, "Windows has no such signals")
     def test_a_paid_answer_that_does_not_come_in_the_grace_stays_interrupted(self) -> None:
-        server, _ = self.held("POST /v1/agent", ASK, change="pro.EXIT_GRACE_S = 0.3")
-        server.close()
+        server, _ = self.held("POST /v1/agent", ASK, change="pro.EXIT_GRACE_S = 0.8")
+        server.process.send_signal(signal.SIGTERM)
         self.assert_ends_within(server, 1.5)
+        self.assert_quiet(server)
         self.assertEqual(self.events(), [("interrupted", 0)])
+        self.assertEqual(self.rows("PRAGMA integrity_check"), [("ok",)])
 
     @unittest.skipUnless(POSIX, "Windows has no such signals")
     def test_one_signal_ends_an_idle_server_quietly(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in SIGNALS:
             with self.subTest(signal=number):
                 server = self.begin()
                 server.process.send_signal(number)
@@ -494,53 +418,88 @@ class Ending(ProcessTest):
                 self.assert_quiet(server)
 
     @unittest.skipUnless(POSIX, "Windows has no such signals")
-    def test_one_signal_ends_it_within_its_grace_although_a_paid_call_runs(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with self.subTest(signal=number):
-                change = "pro.SIGNAL_GRACE_S = 0.3"
-                server, _ = self.held("POST /v1/agent", ASK, change=change)
-                server.process.send_signal(number)
-                self.assert_ends_within(server, 1.0)
-                self.assert_quiet(server)
-                self.assertEqual(server.written.count(b"\n"), 1)
-        self.assertEqual(self.events(), [("interrupted", 0)] * 2)
-        self.assertEqual(self.rows("PRAGMA integrity_check"), [("ok",)])
+    def test_a_paid_answer_under_way_is_delivered_after_a_signal(self) -> None:
+        for numbers in (*((number,) for number in SIGNALS), (signal.SIGINT, signal.SIGTERM)):
+            with self.subTest(signals=numbers):
+                server, gate = self.held("POST /v1/agent", ASK, PERPLEXITY_LOG_LEVEL="INFO")
+                for number in numbers:
+                    server.process.send_signal(number)
+                server.wait_for_note("ending")
+                gate.set()
+                self.assertIs(server.receive()["result"]["isError"], False)
+                self.assert_ends_within(server, 2.0)
+        self.assertEqual(self.events(), [("ok", 1)] * (len(SIGNALS) + 1))
 
     @unittest.skipUnless(POSIX, "Windows has no such signals")
-    def test_a_paid_answer_within_the_grace_of_a_signal_is_recorded(self) -> None:
-        change = "pro.SIGNAL_GRACE_S = 60.0"
-        server, gate = self.held("POST /v1/agent", ASK, change=change, PERPLEXITY_LOG_LEVEL="INFO")
+    def test_nothing_new_is_sent_after_a_signal(self) -> None:
+        server, gate = self.held("POST /v1/agent", ASK, PERPLEXITY_LOG_LEVEL="INFO")
         server.process.send_signal(signal.SIGTERM)
         server.wait_for_note("ending")
+        server.send(call(2, "search", query="more"))
         gate.set()
+        self.assertEqual(server.receive()["id"], 1)
         self.assert_ends_within(server, 2.0)
-        self.assertEqual(self.events(), [("ok", 1)])
+        self.assertEqual(self.fake.calls("POST", "/search"), [])
 
     @unittest.skipUnless(POSIX, "Windows has no such signals")
-    def test_a_second_signal_ends_it_at_once(self) -> None:
-        server, _ = self.held("POST /v1/agent", ASK, change="pro.SIGNAL_GRACE_S = 60.0")
-        server.process.send_signal(signal.SIGINT)
+    def test_an_attempt_that_waits_to_be_repeated_is_given_up_after_a_signal(self) -> None:
+        self.fake.script("POST /search", Answer(429, {}, (("Retry-After", "5"),)))
+        server = self.begin()
+        server.send(call(1, "search", query="x"))
+        self.fake.wait_for("POST /search", 1)
         server.process.send_signal(signal.SIGTERM)
-        self.assert_ends_within(server, 2.0, 128 + signal.SIGTERM)
-        self.assert_quiet(server)
+        self.assert_ends_within(server, 2.0)
+        self.assertEqual(len(self.fake.calls("POST", "/search")), 1)
+        self.assertEqual(self.rows("SELECT count(*) FROM usage_events WHERE status = 'ok'"), [(0,)])
 
     @unittest.skipUnless(POSIX, "Windows has no such signals")
-    def test_a_signal_during_the_grace_of_the_end_of_input_shortens_it(self) -> None:
-        change = "pro.EXIT_GRACE_S, pro.SIGNAL_GRACE_S = 60.0, 0.2"
-        server, _ = self.held("POST /v1/agent", ASK, change=change, PERPLEXITY_LOG_LEVEL="INFO")
-        server.close()
+    def test_the_same_signal_twice_ends_it_at_once(self) -> None:
+        server, _ = self.held("POST /v1/agent", ASK, PERPLEXITY_LOG_LEVEL="INFO")
+        server.process.send_signal(signal.SIGTERM)
         server.wait_for_note("ending")
         server.process.send_signal(signal.SIGTERM)
+        self.assert_ends_within(server, 1.0, 128 + signal.SIGTERM)
+
+    @unittest.skipUnless(POSIX, "Windows has no such signals")
+    def test_a_signal_after_the_end_of_input_shortens_it(self) -> None:
+        change = "pro.EXIT_GRACE_S = 0.8"
+        server, _ = self.held("POST /v1/agent", ASK, change=change)
+        server.close()
+        server.process.send_signal(signal.SIGTERM)
         self.assert_ends_within(server, 2.0)
+
+    @unittest.skipUnless(POSIX, "Windows has no such signals")
+    def test_a_hang_up_that_is_ignored_on_purpose_does_not_end_it(self) -> None:
+        change = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
+        server = self.begin(change=change)
+        server.process.send_signal(signal.SIGHUP)
+        self.assertTrue(server.quiet())
+        self.assertEqual(server.end(), 0)
+
+    @unittest.skipUnless(POSIX, "Windows numbers its files otherwise")
+    def test_it_serves_although_its_parent_left_many_files_open(self) -> None:
+        import resource
+
+        if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 1300:
+            self.skipTest("too few files allowed")
+        numbers = [os.dup(0) for _ in range(1100)]
+        for number in numbers:
+            self.addCleanup(os.close, number)
+        server = self.watch(ServerProcess(self.environment, *program(), pass_fds=numbers))
+        self.assertEqual(server.ask(INITIALIZE)["id"], 0)
+        self.assertIn("result", server.ask(call(1, "usage")))
+        self.assertEqual(server.end(), 0)
 
     @unittest.skipUnless(POSIX, "needs a terminal of its own")
     def test_a_terminal_as_input_ends_it_as_a_pipe_does(self) -> None:
         import pty
 
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in SIGNALS:
             with self.subTest(signal=number):
                 controller, terminal = pty.openpty()
-                server = self.watch(Server(self.environment, (str(FILE), "serve"), stdin=terminal))
+                server = self.watch(
+                    ServerProcess(self.environment, str(FILE), "serve", stdin=terminal)
+                )
                 os.close(terminal)
                 os.write(controller, json.dumps(INITIALIZE).encode() + b"\n")
                 self.assertEqual(server.receive()["id"], 0)
@@ -551,7 +510,7 @@ class Ending(ProcessTest):
     def test_a_client_that_stopped_reading_ends_it_and_answers_are_kept(self) -> None:
         gate = self.fake.hold("POST /v1/agent")
         reader, writer = os.pipe()
-        server = self.watch(Server(self.environment, stdout=writer))
+        server = self.watch(ServerProcess(self.environment, str(FILE), stdout=writer))
         os.close(writer)
         server.send(INITIALIZE)
         self.assertTrue(os.read(reader, 10_000).endswith(b"}\n"))
@@ -574,7 +533,9 @@ class Ending(ProcessTest):
             f"child.stdin.write({json.dumps(INITIALIZE).encode() + bytes([10])!r});"
             "child.stdin.flush(); child.wait()"
         )
-        server = self.watch(Server(self.environment, ("-c", parent, sys.executable, str(FILE))))
+        server = self.watch(
+            ServerProcess(self.environment, "-c", parent, sys.executable, str(FILE))
+        )
         self.assertEqual(server.receive()["id"], 0)
         started_at = time.monotonic()
         server.process.kill()
