@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import os
 import statistics
@@ -16,12 +17,11 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench_vectors import vector_lines
-from fake_perplexity import Answer
+from fake_perplexity import Answer, FakePerplexity
 from support import IMPORT, ROOT, desk, pro
 
 if TYPE_CHECKING:
@@ -40,6 +40,30 @@ INITIALIZE = {
 }
 
 
+# A server that notes each of its own function calls, and prints them when it ends.
+TRACED = (
+    IMPORT
+    + """
+import bisect, json, os, threading, time
+calls, leave = [], os._exit
+def note(frame, event, _):
+    if event == "call" and frame.f_code.co_filename == pro.__file__:
+        place = threading.get_ident(), frame.f_code.co_firstlineno
+        calls.append((time.monotonic(), *place))
+def end(status):
+    sys.setprofile(None)
+    lines = open(pro.__file__, encoding="utf-8").read().splitlines()
+    banners = [number for number, line in enumerate(lines, 1) if line.startswith("# ==== ")]
+    found = [(*call, bisect.bisect(banners, call[2])) for call in calls]
+    print(json.dumps(found), file=sys.stderr, flush=True)
+    leave(status)
+os._exit = end
+threading.setprofile(note); sys.setprofile(note)
+end(pro.main([]))
+"""
+)
+
+
 def milliseconds(work: Callable[[], object], times: int) -> list[float]:
     """The times of some repetitions, sorted."""
     taken = []
@@ -54,10 +78,6 @@ def median(values: list[float]) -> float:
     return statistics.median(values)
 
 
-def high(values: list[float]) -> float:
-    return values[min(len(values) - 1, int(len(values) * 0.99))]
-
-
 class Server:
     """A server process spoken to over pipes."""
 
@@ -67,15 +87,31 @@ class Server:
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE if TRACED in command else subprocess.DEVNULL,
             env={**base, **environ},
         )
 
-    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+    def send(self, *messages: dict[str, Any]) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(b"".join(json.dumps(m).encode() + b"\n" for m in messages))
         self.process.stdin.flush()
+
+    def line(self) -> dict[str, Any]:
+        assert self.process.stdout
         return dict(json.loads(self.process.stdout.readline()))
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.send(message)
+        return self.line()
+
+    def calls(self, tool: str, count: int, first: int) -> float:
+        """Seconds for so many calls sent at once, until the last reply."""
+        begun = time.perf_counter()
+        self.send(*(call_of(tool, first + number) for number in range(count)))
+        for _ in range(count):
+            reply = self.line()
+            assert not reply["result"].get("isError"), reply
+        return time.perf_counter() - begun
 
     def resident_mb(self) -> float:
         status = Path(f"/proc/{self.process.pid}/status")
@@ -84,6 +120,14 @@ class Server:
         line = next(x for x in status.read_text().splitlines() if x.startswith("VmRSS"))
         return int(line.split()[1]) / 1024
 
+    def processor_s(self) -> float:
+        """Processor time used so far, user and system."""
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        if not stat.exists():
+            return float("nan")
+        user, system = stat.read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def stop(self) -> None:
         assert self.process.stdin and self.process.stdout
         self.process.stdin.close()
@@ -91,113 +135,142 @@ class Server:
         self.process.stdout.close()
 
 
-def start_up(times: int) -> None:
-    """Spawn to initialize reply, as a script and from compiled code, against a bare interpreter."""
-    with tempfile.TemporaryDirectory() as folder:
+def call_of(tool: str, number: int) -> dict[str, Any]:
+    """A paid call; its words differ from all others, or it would join one on its way."""
+    params = {"name": f"perplexity_{tool}", "arguments": {"query": f"question {number}"}}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
 
-        def spoken(command: list[str]) -> Callable[[], None]:
-            def work() -> None:
+
+def commands(folder: str) -> dict[str, list[str]]:
+    """How the server is started: as a script, and from compiled code as when it is installed.
+
+    Isolated, so that no package of the site is loaded, here or in the bare interpreter.
+    """
+    code = f"import sys; sys.pycache_prefix = {folder!r}\n{IMPORT}"
+    without = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, "-I", "-c", code], env=without, check=True)
+    installed = [sys.executable, "-I", "-c", f"{code}sys.exit(pro.main([]))"]
+    return {"installed": installed, "script": [sys.executable, "-I", FILE]}
+
+
+def start_up(times: int) -> None:
+    """Spawn to initialize reply against a bare interpreter; memory, and the first tools/list."""
+    bare = milliseconds(
+        lambda: subprocess.run([sys.executable, "-I", "-c", "pass"], check=True), times
+    )
+    print(f"start: bare interpreter {median(bare):.0f} ms")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, command in commands(folder).items():
+            taken, listing = [], []
+            for _ in range(times):
+                begun = time.perf_counter()
                 server = Server(command, PERPLEXITY_DATA_DIR=f"{folder}/data")
                 server.ask(INITIALIZE)
-                server.process.kill()
-                server.process.wait()
-                for pipe in (server.process.stdin, server.process.stdout):
-                    if pipe:
-                        pipe.close()
-
-            return work
-
-        code = f"import sys; sys.pycache_prefix = {folder!r}\n{IMPORT}"
-        main = f"{code}sys.exit(pro.main([]))"
-        compiled = [sys.executable, "-c", main]
-        without = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-        subprocess.run([sys.executable, "-c", code], env=without, check=True)
-        bare = milliseconds(
-            lambda: subprocess.run([sys.executable, "-c", "pass"], check=True), times
-        )
-        script = milliseconds(spoken([sys.executable, FILE]), times)
-        installed = milliseconds(spoken(compiled), times)
-    print(f"start: bare interpreter {median(bare):.0f} ms")
-    for name, taken in (("script", script), ("compiled, as installed", installed)):
-        print(f"start: {name} {median(taken):.0f} ms, {median(taken) / median(bare):.1f} x bare")
-
-
-def overhead(times: int) -> None:
-    """A call of ask and search against a bare urllib request to the same fake."""
-    with desk() as owner:
-        routes = {
-            "ask": ("/v1/agent", {"query": "q", "depth": "fast"}, {"preset": "fast", "input": "q"}),
-            "search": ("/search", {"query": "q"}, {"query": "q", "search_type": "fast"}),
-        }
-        for tool, (path, arguments, body) in routes.items():
-            made = urllib.request.Request(
-                owner.fake.url + path,
-                json.dumps(body).encode(),
-                {"Authorization": f"Bearer {owner.fake.key}", "Content-Type": "application/json"},
-            )
-
-            def bare(made: urllib.request.Request = made) -> None:
-                with urllib.request.urlopen(made) as reply:
-                    json.load(reply)
-
-            def ours(tool: str = tool, arguments: dict[str, Any] = arguments) -> None:
-                owner.ok(tool, **arguments)
-
-            bare()
-            ours()
-            plain, whole = milliseconds(bare, times), milliseconds(ours, times)
+                taken.append((time.perf_counter() - begun) * 1000)
+                resident = server.resident_mb()
+                begun = time.perf_counter()
+                server.ask({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+                listing.append((time.perf_counter() - begun) * 1000)
+                server.stop()
             print(
-                f"{tool}: bare {median(plain):.2f} ms (99 %: {high(plain):.2f}), "
-                f"whole call {median(whole):.2f} ms (99 %: {high(whole):.2f}), "
-                f"overhead {median(whole) - median(plain):.2f} ms"
+                f"start: {name} {median(taken):.0f} ms, {median(taken) / median(bare):.1f} x bare, "
+                f"{resident:.1f} MiB; first tools/list {median(listing):.1f} ms"
             )
+
+
+def served(folder: str, url: str, key: str) -> Server:
+    """A server in front of the fake, ready for calls."""
+    server = Server(
+        commands(folder)["installed"],
+        PERPLEXITY_API_KEY=key,
+        PERPLEXITY_BASE_URL=url,
+        PERPLEXITY_DATA_DIR=f"{folder}/server",
+        PERPLEXITY_OBSERVE="off",
+    )
+    server.ask(INITIALIZE)
+    return server
+
+
+def per_call(times: int) -> None:
+    """Processor time of the server for each ask and search, and the memory that calls leave."""
+    with tempfile.TemporaryDirectory() as folder, FakePerplexity() as fake:
+        server = served(folder, fake.url, fake.key)
+        for tool in ("ask", "search"):
+            for number in range(10):
+                server.calls(tool, 1, 10_000 + number)
+            begun, used = time.perf_counter(), server.processor_s()
+            for number in range(times):
+                server.calls(tool, 1, number)
+            used = (server.processor_s() - used) / times * 1000
+            took = (time.perf_counter() - begun) / times * 1000
+            print(f"{tool}: {used:.2f} ms of processor time a call, {took:.2f} ms in all")
+        many, hundredth = max(200, 10 * times), 0.0
+        for number in range(many):
+            server.calls("search", 1, 20_000 + number)
+            if number == 99:
+                hundredth = server.resident_mb()
+        grown = server.resident_mb() - hundredth
+        print(f"memory: {grown:.1f} MiB more after call {many} than after call 100")
+        server.stop()
 
 
 def parallel() -> None:
-    """32 calls of 200 ms at once against one, through a server process."""
-    with desk() as owner:
-        body = {"id": "x", "results": []}
-        delay = threading.Event()
+    """32 calls in flight against an API of 200 ms; 160 a second are possible."""
+    delay = threading.Event()
 
-        def slow(_: Any) -> Answer:
-            delay.wait(0.2)
-            return Answer(200, body)
+    def slow(_: Any) -> Answer:
+        delay.wait(0.2)
+        return Answer(200, {"id": "x", "results": []})
 
-        owner.fake.always("POST /search", slow)
+    with tempfile.TemporaryDirectory() as folder, FakePerplexity() as fake:
+        fake.always("POST /search", slow)
+        server = served(folder, fake.url, fake.key)
+        server.calls("search", 32, 100)
+        one = median([server.calls("search", 1, 200 + n) for n in range(5)])
+        waves = 8
+        took = in_flight(server, 32, waves)
+        print(
+            f"parallel: one {one * 1000:.0f} ms; 32 in flight {32 * waves / took:.0f} calls a "
+            f"second of {32 / 0.2:.0f} possible"
+        )
+        server.stop()
+
+
+def in_flight(server: Server, width: int, waves: int) -> float:
+    """Seconds for so many calls, a new one sent as each reply comes."""
+    total, begun = width * waves, time.perf_counter()
+    server.send(*(call_of("search", 1000 + n) for n in range(width)))
+    for number in range(total):
+        server.line()
+        if number + width < total:
+            server.send(call_of("search", 1000 + width + number))
+    return time.perf_counter() - begun
+
+
+def traced() -> None:
+    """One ask from its line to its reply: functions, changes of thread and of chapter."""
+    with FakePerplexity() as fake, tempfile.TemporaryDirectory() as folder:
         server = Server(
-            [sys.executable, FILE],
-            PERPLEXITY_API_KEY=owner.fake.key,
-            PERPLEXITY_BASE_URL=owner.fake.url,
-            PERPLEXITY_DATA_DIR=f"{owner.folder}/server",
+            [sys.executable, "-c", TRACED],
+            PERPLEXITY_API_KEY=fake.key,
+            PERPLEXITY_BASE_URL=fake.url,
+            PERPLEXITY_DATA_DIR=folder,
+            PERPLEXITY_OBSERVE="off",
         )
         server.ask(INITIALIZE)
-
-        def calls(count: int, first: int) -> float:
-            assert server.process.stdin and server.process.stdout
-            begun = time.perf_counter()
-            for number in range(first, first + count):
-                params = {"name": "perplexity_search", "arguments": {"query": "q"}}
-                message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-                server.process.stdin.write(json.dumps(message).encode() + b"\n")
-            server.process.stdin.flush()
-            for _ in range(count):
-                server.process.stdout.readline()
-            return time.perf_counter() - begun
-
-        calls(1, 10)
-        one = median([calls(1, 20 + n) for n in range(5)])
-        many = median([calls(32, 100 + 32 * n) for n in range(5)])
-        print(f"parallel: one {one * 1000:.0f} ms, 32 at {many * 1000:.0f} ms, {many / one:.2f} x")
-        before = server.resident_mb()
-        for batch in range(7):
-            calls(32, 1000 + 32 * batch)
-        print(f"memory: {before:.1f} MB, after 224 further calls {server.resident_mb():.1f} MB")
-        server.stop()
-    with tempfile.TemporaryDirectory() as folder:
-        fresh = Server([sys.executable, FILE], PERPLEXITY_DATA_DIR=f"{folder}/data")
-        fresh.ask(INITIALIZE)
-        print(f"memory: after initialize {fresh.resident_mb():.1f} MB")
-        fresh.stop()
+        server.calls("ask", 1, 2)  # the first one opens the database
+        begun = time.monotonic()
+        server.calls("ask", 1, 3)
+        over = time.monotonic()
+        assert server.process.stdin and server.process.stderr
+        server.process.stdin.close()
+        found = json.loads(server.process.stderr.read().splitlines()[-1])
+        server.process.wait(20)
+    calls = [call for call in found if begun <= call[0] <= over]
+    threads = sum(a[1] != b[1] for a, b in itertools.pairwise(calls))
+    chapters = sum(a[3] != b[3] for a, b in itertools.pairwise(calls))
+    functions = len({call[2] for call in calls})
+    print(f"one ask: {functions} functions, {threads} changes of thread, {chapters} of chapter")
 
 
 def sizes() -> None:
@@ -244,8 +317,9 @@ def main() -> None:
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores")
     sizes()
     start_up(5 if quick else 25)
-    overhead(20 if quick else 200)
+    per_call(20 if quick else 200)
     parallel()
+    traced()
     ledger(5_000 if quick else 100_000)
     print("\n".join(vector_lines(5_000 if quick else 20_000)))
 
