@@ -20,6 +20,13 @@ FIRST_SIX = ("ask", "search", "models", "usage", "projects", "help")
 MOST_BYTES_OF_SIX = 11_000
 
 
+def capital(value: str) -> str:
+    """The word in capitals."""
+    if not value.isalpha():
+        raise ValueError(f"must be letters, not {value!r}.")
+    return value.upper()
+
+
 class SampleArgs(NamedTuple):
     """One argument of every kind."""
 
@@ -38,6 +45,10 @@ class SampleArgs(NamedTuple):
     ] = None
     schema: Annotated[dict[str, Json] | None, pro.Arg("A schema")] = None
     state: Annotated[Json, pro.Arg("Anything")] = None
+    word: Annotated[str | None, pro.Arg("A word", check=capital)] = None
+    usd: Annotated[str | None, pro.Arg("An amount; none lifts it", amount=True)] = None
+    seconds: Annotated[float, pro.Arg("Wait", low=0, high=pro.MAX_WAIT_S, waits=True)] = 0
+    asked: Annotated[str | None, pro.Arg("A question", positional=True)] = None
 
 
 class SampleResult(NamedTuple):
@@ -67,8 +78,9 @@ SAMPLE = pro.Tool(
     "More.",
     "free",
     pro.Effects(),
-    ({"action": "list", "query": "x"},),
+    ({"action": "list", "query": "x"}, {"action": "delete", "query": "x", "number": 1}),
     sample,
+    {"delete": ("number or text",)},
 )
 
 
@@ -157,7 +169,7 @@ class Reading(Refusals):
 
     def test_choices_are_taken_in_any_case(self) -> None:
         for word in ("delete", "DELETE", " Delete\n"):
-            self.assertEqual(read(action=word).action, "delete")
+            self.assertEqual(read(number=1, action=word).action, "delete")
 
     def test_null_and_nothing_mean_that_an_optional_argument_is_absent(self) -> None:
         defaults = read()
@@ -169,9 +181,55 @@ class Reading(Refusals):
         query = 'one\ntwo\t"three" \\ \u0000 ' + "x" * 100_000
         self.assertEqual(read(query=query).query, [query])
 
-    def test_what_gemini_adds_to_every_call_is_ignored(self) -> None:
-        for value in each(True, False, None, "x", {}):
+    def test_words_for_nothing_mean_that_an_optional_argument_is_absent(self) -> None:
+        defaults = read()
+        for nothing in ("null", "None", " undefined ", "NULL"):
+            for name in ("text", "limit", "score", "confirm", "domains", "schema", "word"):
+                self.assertEqual(read(**{name: nothing}), defaults, name)
+            self.assertEqual(read(domains=[nothing]), defaults)
+            self.assertEqual(read(domains=["a.com", nothing, None]).domains, ["a.com"])
+            # Where they are an answer of their own, or somebody's question, they are just words.
+            self.assertEqual(read(usd=nothing).usd, nothing)
+            self.assertEqual(read(asked=nothing).asked, nothing)
+            self.assertEqual(read(query=nothing).query, [nothing])
+
+    def test_a_check_cleans_its_value_and_names_its_argument(self) -> None:
+        self.assertEqual(read(word="abc").word, "ABC")
+        with self.assertRaisesRegex(pro.ToolError, r"\Aword: must be letters, not 'a1'\.\Z"):
+            read(word="a1")
+
+    def test_an_action_says_what_it_needs_with_its_own_example(self) -> None:
+        for given in ({"number": 5}, {"text": "x"}, {"number": 5, "text": "x"}):
+            self.assertEqual(read(action="delete", **given).action, "delete")
+        with self.assertRaises(pro.ToolError) as caught:
+            read(action="delete")
+        self.assertEqual(
+            caught.exception.message,
+            "number: is required for action delete: An id (at least 1). "
+            'Example arguments: {"action":"delete","query":"x","number":1}.',
+        )
+
+    def test_seconds_of_waiting_are_brought_within_the_servers_limit_with_a_notice(self) -> None:
+        notices: list[str] = []
+        raw = {"action": "list", "query": "x"}
+        for value, used in ((99_999, 55), ("1e9", 55), (-5, 0), (1e999, 55), (55, 55), (7, 7)):
+            notices.clear()
+            found = pro.read_arguments(SAMPLE, {**raw, "seconds": value}, 55, notices.append)
+            self.assertEqual(found.seconds, used)
+            self.assertEqual(len(notices), 0 if value in (55, 7) else 1)
+            self.assertTrue(all("is not within 0 to 55" in notice for notice in notices))
+        schema = pro.input_schema(SAMPLE, 55)["properties"]["seconds"]
+        self.assertEqual(schema["maximum"], 55)
+        self.assertIn("0 to 55", schema["description"])
+
+    def test_what_others_add_to_every_call_is_ignored(self) -> None:
+        for value in each(True, False, None, "x", {}, []):
             self.assertEqual(read(wait_for_previous=value), read())
+            for declared in (pro.TOOLS["perplexity_help"], pro.TOOLS["perplexity_models"]):
+                self.assertEqual(
+                    pro.read_arguments(declared, {"confirm": value}),
+                    pro.read_arguments(declared, {}),
+                )
 
 
 class Refusing(Refusals):
@@ -204,7 +262,7 @@ class Refusing(Refusals):
             self.assert_refused(message, action=value)
 
     def test_lists(self) -> None:
-        for value in each(5, [5], ["a", None], {"a": 1}, "5", "[5]", '{"a": 1}', [["a"]]):
+        for value in each(5, [5], ["a", 1], {"a": 1}, "5", "[5]", '{"a": 1}', [["a"]]):
             self.assert_refused("must be a list of texts, for example a JSON array.", domains=value)
         for value in each("x", ["x"], [{}, "x"], {"a": 1}, 5, "[1]"):
             self.assert_refused("must be a list of objects, for example a JSON array.", items=value)
@@ -233,6 +291,19 @@ class Refusing(Refusals):
             for form in (value, json.dumps(value)):
                 self.assert_refused("must not be nested deeper than 100 levels.", **{name: form})
         self.assert_refused("must be a JSON object", schema="[" * 100_000)
+
+    def test_half_characters_and_numbers_that_cannot_be_held_wherever_they_stand(self) -> None:
+        huge = pro.read_json("9" * 5000)
+        for flaw, words in (("a\ud800b", "half a character"), (huge, "too large")):
+            for name, value in (
+                ("schema", {"a": [flaw]}),
+                ("state", [flaw]),
+                ("items", [{"key": "k", "text": flaw}]),
+                *((("query", flaw), ("domains", [flaw])) if isinstance(flaw, str) else ()),
+            ):
+                self.assert_refused(words, **{name: value})
+        self.assert_refused("half a character", state='{"a": "\\ud800"}')
+        self.assert_refused("must be a whole number", limit=huge)
 
     def test_a_refused_value_is_repeated_short_and_on_one_line(self) -> None:
         message = self.assert_refused("not ", limit="two\nlines \x1b[1m" + "x" * 5000)
@@ -361,6 +432,14 @@ class Schemas(unittest.TestCase):
                     },
                     "schema": {"type": "object", "description": "A schema"},
                     "state": {"type": "string", "description": "Anything"},
+                    "word": {"type": "string", "description": "A word"},
+                    "usd": {"type": "string", "description": "An amount; none lifts it"},
+                    "seconds": {
+                        "type": "number",
+                        "description": "Wait (0 to 1800)",
+                        "maximum": 1800,
+                    },
+                    "asked": {"type": "string", "description": "A question"},
                 },
                 "required": ["action", "query"],
             },
@@ -381,7 +460,7 @@ class Schemas(unittest.TestCase):
 
     def test_no_schema_holds_what_some_client_refuses(self) -> None:
         kinds = {"string", "integer", "number", "boolean", "array", "object"}
-        allowed = {"type", "description", "properties", "items", "enum", "required"}
+        allowed = {"type", "description", "properties", "items", "enum", "required", "maximum"}
         for declared in pro.TOOLS.values():
             for schema in (pro.input_schema(declared), pro.output_schema(declared)):
                 self.assertEqual(schema["type"], "object")

@@ -764,10 +764,16 @@ class StructuredAnswers(unittest.TestCase):
         self.assertEqual(pro.answer_json_of(text)[0], {"half": "\ufffd", "key": "[redacted]"})
 
     def test_nesting_beyond_all_reason_is_null_with_a_warning(self) -> None:
-        self.assertEqual(pro.depth_of(pro.answer_json_of("[" * 100 + "]" * 100)[0]), 100)
+        self.assertIsNotNone(pro.answer_json_of("[" * 100 + "]" * 100)[0])
         found, notes = pro.answer_json_of("[" * 101 + "]" * 101)
         self.assertIsNone(found)
-        self.assertIn("nested too deeply", notes[0])
+        self.assertIn("nested deeper than 100 levels", notes[0])
+
+    def test_a_number_that_cannot_be_held_is_no_silent_null(self) -> None:
+        for number in ("9" * 5000, "1e999", "-1e999"):
+            found, notes = pro.answer_json_of('{"a": [{"n": ' + number + "}]}")
+            self.assertIsNone(found)
+            self.assertIn("number that cannot be held", notes[0])
 
     def test_an_answer_made_to_be_slow_is_not(self) -> None:
         for text in (

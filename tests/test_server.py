@@ -298,12 +298,16 @@ class Framing(ServerTest):
         self.assertTrue(line.isascii())
         self.assertEqual(json.loads(line)["result"]["structuredContent"]["said"], text)
 
-    def test_half_a_surrogate_pair_is_answered_and_never_sent_on(self) -> None:
+    def test_half_a_surrogate_pair_is_refused_by_name_and_never_sent_on(self) -> None:
         session = self.session()
         session.send(call(1, "echo", text="a\ud83db"), call(2, "odd"))
+        answers = {}
         for line in (session.line(), session.line()):
             self.assertNotIn(b"\\ud8", line)
-            self.assertEqual(json.loads(line)["result"]["content"][0]["text"], "a\ufffdb")
+            answer = json.loads(line)
+            answers[answer["id"]] = answer["result"]["content"][0]["text"]
+        self.assertIn("text: holds half a character", answers[1])
+        self.assertEqual(answers[2], "a\ufffdb")
         self.assertTrue(session.quiet())
 
     def test_numbers_that_json_lacks_become_null(self) -> None:

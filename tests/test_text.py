@@ -100,8 +100,9 @@ class Redaction(unittest.TestCase):
         self.assertEqual(pro.scrubbed(body, None), {"a\ufffd": ["\ufffd", "\U0001f642"]})
 
     def test_what_is_nested_without_end_is_cut_off_and_nothing_is_raised(self) -> None:
-        deep = pro.scrubbed(nested(900), KEY)
-        self.assertLess(pro.depth_of(deep), 300)
+        deep = pro.json_text(pro.scrubbed(nested(900), KEY))
+        self.assertLess(deep.count("["), 300)
+        self.assertIn("null", deep)
         self.assertEqual(pro.scrubbed(nested(150), KEY), nested(150))
 
 
@@ -310,9 +311,11 @@ class Json(unittest.TestCase):
             with self.assertRaises(ValueError, msg=repr(text[:20])):
                 pro.read_json(text)
 
-    def test_a_number_too_long_to_read_is_null_and_costs_nothing_else(self) -> None:
+    def test_a_number_too_long_to_read_is_infinite_and_costs_nothing_else(self) -> None:
         text = '{"id": 7, "answer": "kept", "count": ' + "9" * 5000 + "}"
-        self.assertEqual(pro.read_json(text), {"id": 7, "answer": "kept", "count": None})
+        found = {"id": 7, "answer": "kept", "count": float("inf")}
+        self.assertEqual(pro.read_json(text), found)
+        self.assertNotEqual(pro.flaw_in(found), "")
 
     def test_what_is_json_is_read(self) -> None:
         for text, value in {
@@ -342,10 +345,25 @@ class Json(unittest.TestCase):
         with self.assertRaises(ValueError):
             pro.json_text(float("nan"))
 
-    def test_depth_counts_lists_and_objects_without_recursion(self) -> None:
-        for value, depth in (("a", 0), ([], 1), ({}, 1), ([[], [], 1], 2), ([1, {"a": [2]}], 3)):
-            self.assertEqual(pro.depth_of(value), depth)
-        self.assertEqual(pro.depth_of(nested(100_000)), 100_000)
+    def test_what_cannot_be_sent_as_it_is_is_named_at_any_depth(self) -> None:
+        for value in (
+            "a",
+            5,
+            [],
+            {"a": [1.5, None, True, "Gr\u00f6\u00dfe \U0001f642"]},
+            nested(99),
+        ):
+            self.assertEqual(pro.flaw_in(value), "")
+        flaws: dict[str, Any] = {
+            "half a character": "a\ud83d",
+            "too large": pro.read_json("9" * 5000),
+            "NaN": float("nan"),
+            "deeper than 100": nested(100_000),
+        }
+        for words, broken in flaws.items():
+            for held in (broken, [broken], {"a": [{"b": broken}]}):
+                self.assertIn(words, pro.flaw_in(held))
+        self.assertIn("half a character", pro.flaw_in([{"a\udc00": 1}]))
 
 
 class Failures(unittest.TestCase):
