@@ -2060,7 +2060,7 @@ def _reply_cause(exchange: _Exchange, error: Any) -> _Cause:
     return _Cause("network_timeout", what, _RETRY, again=True, sent=True)
 
 
-def _message_in(value: Json) -> str:
+def message_in(value: Json) -> str:
     """The message in an error body, wherever its form keeps it; empty where it has none.
 
     There are at least seven forms: objects within `error`, lists of fields in `detail`, bare texts.
@@ -2068,19 +2068,21 @@ def _message_in(value: Json) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "; ".join(filter(None, map(_message_in, value[:5])))
+        return "; ".join(filter(None, map(message_in, value[:5])))
     if not isinstance(value, dict):
         return ""
-    names = ("error", "message", "detail", "msg", "type")
-    found = next(filter(None, (_message_in(value.get(name)) for name in names)), "")
-    where = value.get("loc")
-    return f"{where[-1]}: {found}" if found and isinstance(where, list) and where else found
+    names = ("error", "message", "detail", "msg", "code", "type")
+    found = next(filter(None, (message_in(value.get(name)) for name in names)), "")
+    where, param = value.get("loc"), value.get("param")
+    where = where[-1] if isinstance(where, list) and where else param
+    named = found and isinstance(where, str) and where not in found
+    return f"{where}: {found}" if named else found
 
 
 def upstream_message(body: Json, key: str | None) -> str:
     """The readable part of an error body as one short, clean line; empty where there is none."""
     # Scrubbing comes first, because it also bounds the depth.
-    return error_text(_message_in(scrubbed(body, key)), key).replace('"', "'")
+    return error_text(message_in(scrubbed(body, key)), key).replace('"', "'")
 
 
 def _status_cause(status: int, raw: bytes, key: str, after: str | None) -> _Cause:
@@ -2417,13 +2419,14 @@ def spend_of(usage: Usage) -> Spend:
     )
 
 
-def spend_text(spend: Spend, project: str | None) -> str:
+def spend_text(spend: Spend, project: str | None, *facts: str) -> str:
     """The usage line under a result."""
     tokens = "unknown tokens" if spend.total_tokens is None else f"{spend.total_tokens} tokens"
     cost = "cost unknown"
     if spend.cost_usd is not None:
         cost = f"cost {spend.cost_usd} USD ({spend.cost_source})"
-    return f"Usage: {tokens}, {cost}{f', project {project}' if project else ''}."
+    where = [f"project {project}"] if project else []
+    return f"Usage: {', '.join([tokens, cost, *facts, *where])}."
 
 
 def _reported_cost(usage: Json) -> int | None:
@@ -4132,51 +4135,46 @@ class Source(NamedTuple):
     """A page that a run found or fetched; `ids` are the numbers its markers use."""
 
     url: str
-    title: str
-    date: str | None
-    id: int | None
-    ids: list[int]
+    title: str | None
+    date: str | None = None
+    id: int | None = None
+    ids: list[int] = []  # noqa: RUF012 - never changed
+    marker: str | None = None  # as the answer writes it; null where the answer does not cite it
 
 
 class Citation(NamedTuple):
-    """A marker in an answer and the page it names; `source` counts from 1, null for none."""
+    """A marker in an answer and the page it names, by the number in the marker."""
 
     marker: str
-    source: int | None
-    url: str | None
+    source: int | None = None
+    url: str | None = None
 
 
-class Filters(NamedTuple):
-    """What a search may be narrowed to, checked and in the form the API wants."""
-
-    domains: list[str] | None = None
-    recency: str | None = None
-    after: str | None = None
-    before: str | None = None
-    country: str | None = None
-    max_results: int | None = None
-
-    def given(self) -> bool:
-        """Whether anything is narrowed at all."""
-        return any(value is not None for value in self)
-
-
-_DOMAIN = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?\.)*[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
+# A name or an ending, as `gov` or `.gov`, and perhaps the beginning of a path.
+_DOMAIN = re.compile(
+    r"(?:\*?\.)?(?:[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?\.)*[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+)
+_PATH = re.compile(r"(?:/[!-~]*)?")
 
 
 def _domain_of(entry: str) -> str:
-    """One domain: a scheme is dropped, a path or anything else is refused."""
-    text = entry.strip().lower()
+    """One domain: a scheme is dropped, what cannot be a domain refused."""
+    text = entry.strip()
     sign = "-" if text.startswith("-") else ""
-    bare = re.sub(r"^https?://", "", text[len(sign) :]).rstrip("/").rstrip(".")
+    bare = re.sub(r"^https?://", "", text[len(sign) :], flags=re.IGNORECASE).rstrip("/")
+    host, slash, path = bare.partition("/")
+    host = host.lower().rstrip(".")
     with contextlib.suppress(UnicodeError):  # what has no such form fails the test below
-        if not bare.isascii() and len(bare) <= MAX_DOMAIN_CHARS:
-            bare = bare.encode("idna").decode("ascii")
-    if len(bare) > MAX_DOMAIN_CHARS or not _DOMAIN.fullmatch(bare):
-        raise invalid(
-            "domains", f"{one_line(entry, 60)!r} is not a bare domain such as python.org."
-        )
-    return sign + bare
+        if not host.isascii() and len(host) <= MAX_DOMAIN_CHARS:
+            host = host.encode("idna").decode("ascii")
+    whole = host + slash + path
+    if "," in whole:
+        raise invalid("domains", "must be a list: give each domain as an entry of its own.")
+    if len(whole) > MAX_DOMAIN_CHARS or not (
+        _DOMAIN.fullmatch(host) and _PATH.fullmatch(slash + path)
+    ):
+        raise invalid("domains", f"{one_line(entry, 60)!r} is not a domain such as python.org.")
+    return sign + whole
 
 
 def checked_domains(entries: list[str] | None) -> list[str] | None:
@@ -4230,20 +4228,11 @@ def checked_country(country: str | None) -> str | None:
     return country.upper()
 
 
-def filters_of(args: Json) -> Filters:
-    """The filters among a tool's arguments, checked."""
-    after, before = args.after, args.before
-    checked_span(("after", "before"), after, before)
-    if args.recency is not None and (after is not None or before is not None):
-        raise invalid("recency", "cannot be combined with a date filter.")
-    return Filters(
-        checked_domains(args.domains),
-        args.recency,
-        after,
-        before,
-        checked_country(args.country),
-        getattr(args, "max_results", None),
-    )
+def checked_model(model: str) -> str:
+    """A model id: the API adds models, and says itself which it does not know."""
+    if not re.fullmatch(r"[A-Za-z0-9._:/@+-]+", model):
+        raise invalid("model", "must be a model id of letters, digits and . _ : / @ + -.")
+    return model
 
 
 def _present(values: dict[str, Json]) -> dict[str, Json]:
@@ -4251,76 +4240,115 @@ def _present(values: dict[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def web_search_tool(filters: Filters) -> dict[str, Json]:
-    """The web search tool of an agent run."""
-    inside = _present(
+_DATE_FILTERS = {
+    "after": "search_after_date_filter",
+    "before": "search_before_date_filter",
+    "updated_after": "last_updated_after_filter",
+    "updated_before": "last_updated_before_filter",
+}
+
+
+def filters_of(args: Any) -> dict[str, Json]:
+    """The filters among a tool's arguments, as both APIs name them."""
+    days = {name: getattr(args, name, None) for name in _DATE_FILTERS}
+    checked_span(("after", "before"), days["after"], days["before"])
+    checked_span(("updated_after", "updated_before"), days["updated_after"], days["updated_before"])
+    if args.recency is not None and any(day is not None for day in days.values()):
+        raise invalid("recency", "cannot be combined with a date filter.")
+    return _present(
         {
-            "search_domain_filter": filters.domains,
-            "search_recency_filter": filters.recency,
-            "search_after_date_filter": wire_date("after", filters.after),
-            "search_before_date_filter": wire_date("before", filters.before),
+            "search_domain_filter": checked_domains(args.domains),
+            "search_recency_filter": args.recency,
+            **{wire: wire_date(name, days[name]) for name, wire in _DATE_FILTERS.items()},
         }
     )
-    place = {"country": filters.country} if filters.country else None
+
+
+def web_search_tool(args: Any) -> dict[str, Json]:
+    """The web search tool of an agent run, narrowed as the arguments say."""
+    country = checked_country(args.country)
     return _present(
         {
             "type": "web_search",
-            "max_results": filters.max_results,
-            "filters": inside or None,
-            "user_location": place,
+            "max_results": getattr(args, "max_results", None),
+            "filters": filters_of(args) or None,
+            "user_location": {"country": country} if country else None,
         }
     )
 
 
-class AgentRequest(NamedTuple):
-    """What to run: exactly one of preset and model."""
-
-    input: str | list[dict[str, Json]]
-    preset: str | None = None
-    model: str | None = None
-    filters: Filters = Filters()
-    search: bool = True
-    instructions: str | None = None
-    max_output_tokens: int | None = None
-    json_schema: dict[str, Json] | None = None
-    previous_response_id: str | None = None
-    background: bool = False
-
-
-def agent_body(run: AgentRequest) -> dict[str, Json]:
-    """The body of an agent run.
+def agent_body(
+    args: Any, model: str | None, asked: Json, *, previous: str | None = None, keep: bool = False
+) -> dict[str, Json]:
+    """The body of an agent run of a model, or where there is none of the preset named by depth.
 
     A bare model does not search unless told to; a preset brings its own tools, which a filter
-    replaces. Only a stored run can be fetched later.
+    replaces. Only a run that is kept can be fetched later, and only such a one is not waited for.
     """
-    by_model = run.model is not None
-    tools = run.filters.given() or (by_model and run.search)
-    cap = run.max_output_tokens
-    if cap is None and run.model and run.model.startswith("anthropic/"):
+    search = web_search_tool(args)
+    without_search = getattr(args, "search", None) is False
+    if without_search and len(search) > 1:
+        given = (name for name in SEARCH_ARGUMENTS if getattr(args, name, None))
+        raise invalid("search", f"false cannot be combined with {' and '.join(given)}.")
+    if without_search and model is None:
+        raise invalid("search", "false cannot be combined with depth: a depth always searches.")
+    searches = len(search) > 1 or (model is not None and not without_search)
+    cap, schema = getattr(args, "max_output_tokens", None), getattr(args, "json_schema", None)
+    if cap is None and model and model.startswith("anthropic/"):
         cap = ANTHROPIC_OUTPUT_TOKENS
-    schema = {"name": "answer", "schema": run.json_schema}
+    answer = {"name": "answer", "schema": checked_schema(schema)}
     return _present(
         {
-            "preset": run.preset,
-            "model": run.model,
-            "input": run.input,
-            "instructions": run.instructions,
+            "preset": args.depth if model is None else None,
+            "model": model,
+            "input": asked,
+            "instructions": args.instructions,
             "max_output_tokens": cap,
-            "tools": [web_search_tool(run.filters)] if tools else None,
-            "max_steps": MODEL_STEPS if tools and by_model else None,
-            "response_format": (
-                {"type": "json_schema", "json_schema": schema} if run.json_schema else None
-            ),
-            "previous_response_id": run.previous_response_id,
-            "background": True if run.background else None,
-            "store": run.background,
+            "tools": [search] if searches else None,
+            "max_steps": MODEL_STEPS if searches and model is not None else None,
+            "response_format": {"type": "json_schema", "json_schema": answer} if schema else None,
+            "previous_response_id": previous,
+            "background": True if keep else None,
+            "store": keep,
         }
     )
+
+
+SEARCH_ARGUMENTS = ("domains", "recency", "after", "before", "country", "max_results")
 
 
 def message_item(role: str, text: str) -> dict[str, Json]:
     """One message of a conversation that is sent again."""
     return {"type": "message", "role": role, "content": text}
+
+
+_SCHEMA_TYPES = {"string", "number", "integer", "boolean", "object", "array", "null"}
+
+
+def _schema_problem(schema: Json) -> str | None:
+    """What makes a JSON Schema useless, at any depth: the API answers with a riddle."""
+    todo = [schema]
+    while todo:
+        part = todo.pop()
+        if not isinstance(part, (dict, list)):
+            continue
+        kinds = part.get("type", []) if isinstance(part, dict) else []
+        for kind in [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []:
+            if isinstance(kind, str) and kind not in _SCHEMA_TYPES:
+                return f"there is no type {one_line(kind, 40)!r}"
+        if isinstance(part, list):
+            todo += part
+            continue
+        reference = part.get("$ref")
+        if isinstance(reference, str) and reference.startswith("http"):
+            return "it must not refer to other documents ($ref)"
+        for name, value in part.items():
+            # Below `properties` stand names of the caller's own, below `enum` and the like values.
+            if name in {"properties", "$defs", "definitions", "patternProperties"}:
+                todo += value.values() if isinstance(value, dict) else []
+            elif name not in {"enum", "const", "default", "examples", "example"}:
+                todo.append(value)
+    return None
 
 
 def checked_schema(schema: dict[str, Json] | None) -> dict[str, Json] | None:
@@ -4331,23 +4359,35 @@ def checked_schema(schema: dict[str, Json] | None) -> dict[str, Json] | None:
         raise invalid(
             "json_schema", 'must have "type": "object" at its root; wrap other data in a property.'
         )
-    text = json_text(jsonable(schema))
-    if len(text) > MAX_SCHEMA_CHARS:
+    if len(json_text(jsonable(schema))) > MAX_SCHEMA_CHARS:
         raise invalid("json_schema", f"must be at most {MAX_SCHEMA_CHARS} characters.")
-    if '"$ref":"http' in text:
-        raise invalid("json_schema", "must not refer to other documents ($ref).")
+    if problem := _schema_problem(schema):
+        raise invalid("json_schema", f"cannot be used: {problem}.")
     return schema
 
 
-def model_estimate(price: Pricing | None, body: Mapping[str, Json]) -> int:
-    """The most that a run of a model may cost, in nano-USD, by its prices and its token cap."""
+def model_estimate(price: Pricing | None, body: Mapping[str, Json], earlier: str = "") -> int:
+    """The most that a run of a model may cost, in nano-USD, by its prices and its token cap.
+
+    A conversation that goes on is read again from its beginning, wherever it is kept.
+    """
     output = count_of(body.get("max_output_tokens")) or USUAL_OUTPUT_TOKENS
-    asked = len(json_text(jsonable(body.get("input")))) // 3
+    asked = token_estimate(json_text(jsonable(body.get("input"))) + earlier)
     searches = count_of(body.get("max_steps")) or 0
     usd_in = price.input if price and price.input is not None else DEAREST_INPUT
     usd_out = price.output if price and price.output is not None else DEAREST_OUTPUT
     tokens = (asked + PAGE_TOKENS * bool(searches)) * usd_in + output * usd_out
     return int(tokens * NANO / 1_000_000) + searches * SEARCH_FEE
+
+
+def unreadable(body: Json, what: str, *, free: bool = False) -> ToolError:
+    """The error of a reply without what it should hold, in the API's own words if it has any."""
+    said = upstream_message(body, None)
+    because = f': it says "{said}"' if said else ""
+    billed = "may have been billed; see perplexity_usage before you repeat the call"
+    todo = "was free; try again later" if free else billed
+    text = f"The API's reply is not {what}{because}. It {todo}."
+    return ToolError("unexpected_response", text, sent=not free)
 
 
 class Run(NamedTuple):
@@ -4392,41 +4432,50 @@ _SOURCE_LISTS = {
 }
 
 
-def _pages_in(output: list[Json]) -> Iterator[tuple[dict[str, Json], Json]]:
-    """Every page in a run's output, with its id."""
-    for item in output:
-        kind = text_in(item, "type") or ""
-        for page in list_in(item, _SOURCE_LISTS.get(kind, "")):
-            if isinstance(page, dict):
-                yield page, page.get("id")
-        for found in list_in(item, "results") if kind == "finance_results" else []:
-            for url in list_in(found, "sources"):
-                yield {"url": url}, None
-        for part in list_in(item, "content") if kind == "message" else []:
+def _pages_in(item: Json) -> Iterator[dict[str, Json]]:
+    """Every page that an item of a run's output names."""
+    kind = text_in(item, "type") or ""
+    listed = list_in(item, _SOURCE_LISTS.get(kind, ""))
+    yield from (page for page in listed if isinstance(page, dict))
+    if kind == "finance_results":
+        for found in list_in(item, "results"):
+            yield from ({"url": url} for url in list_in(found, "sources"))
+    if kind == "message":
+        for part in list_in(item, "content"):
             for note in list_in(part, "annotations"):
-                if isinstance(note, dict) and note.get("type") == "url_citation":
-                    yield note, None
+                if text_in(note, "type") == "url_citation":
+                    yield {**note, "id": None}
 
 
-_URL = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
+_URL = re.compile(r"(https?://[^\s/?#<>\"]+)((?:[/?#].*)?)", re.IGNORECASE | re.DOTALL)
+_UNSAFE_IN_URL = re.compile(r"[\s\"<>\x00-\x20\x7f]")
 
 
 def _host_of(url: str) -> str:
-    """The host of an address in lower case; empty where there is none to be found."""
+    """The host of an address in lower case, as ASCII; empty where there is none to be found."""
     from urllib.parse import urlsplit
 
     try:
-        return urlsplit(url).hostname or ""
+        host = urlsplit(url).hostname or ""
+        return host if host.isascii() else host.encode("idna").decode("ascii")
     except ValueError:
         return ""
 
 
 def usable_url(value: Json) -> str | None:
-    """A web address that can be shown and followed, whole; else None."""
-    if not isinstance(value, str) or len(value) > MAX_URL_CHARS:
+    """A web address that can be shown and followed, whole; else None.
+
+    What would end it early or cannot be seen is written as browsers write it: by its bytes.
+    """
+    from urllib.parse import quote
+
+    found = _URL.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None or not _host_of(found[1]) or without_hidden(found[1]) != found[1]:
         return None
-    url = value.strip()
-    return url if _URL.fullmatch(url) and _host_of(url) and without_hidden(url) == url else None
+    rest = _UNSAFE_IN_URL.sub(lambda odd: quote(odd[0]), without_surrogates(found[2]))
+    if without_hidden(rest) != rest:
+        rest = quote(rest, safe="%/?#[]@!$&'()*+,;=:~-._")
+    return found[1] + rest if len(found[1] + rest) <= MAX_URL_CHARS else None
 
 
 def _date_in(page: Json, name: str = "date") -> str | None:
@@ -4434,62 +4483,67 @@ def _date_in(page: Json, name: str = "date") -> str | None:
     return day if _DAY.fullmatch(day) else None
 
 
+def _field_in(page: Json, name: str) -> tuple[str | None, bool]:
+    """A title or snippet, cleaned, and whether it had to be cut."""
+    text = without_hidden(text_in(page, name) or "")
+    text = " ".join(text.split()) if name == "title" else text
+    return cut(text, MAX_FIELD_CHARS) or None, len(text) > MAX_FIELD_CHARS
+
+
 def read_sources(output: list[Json]) -> tuple[list[Source], list[str]]:
     """The pages of a run, one per address, in order of first use, and what had to be left out."""
     sources: dict[str, Source] = {}
-    dropped = unusable = 0
-    for page, number in _pages_in(output):
+    dropped = unusable = shortened = 0
+    for page in (page for item in output for page in _pages_in(item)):
         url = usable_url(page.get("url"))
         if url is None:
             unusable += 1
             continue
-        known = sources.setdefault(url, Source(url, "", None, None, []))
-        title = known.title or one_line(text_in(page, "title") or "", MAX_SOURCE_TITLE_CHARS)
-        source = known._replace(title=title, date=known.date or _date_in(page))
-        new = count_of(number) if number not in source.ids else None
-        if new is not None and len(source.ids) < MAX_SOURCE_IDS:
-            source = source._replace(ids=[*source.ids, new])
-        elif new is not None:
-            dropped += 1
-        sources[url] = source._replace(id=source.ids[0] if source.ids else None)
-    warnings = []
-    if dropped:
-        warnings.append(f"{dropped} further ids of sources were left out.")
-    if unusable:
-        warnings.append(f"{unusable} sources had no usable address and were left out.")
-    return list(sources.values()), warnings
+        known = sources.get(url) or Source(url, None)
+        title, was_cut = _field_in(page, "title")
+        shortened += was_cut
+        number, ids = count_of(page.get("id")), known.ids
+        if number is not None and number not in ids:
+            dropped += len(ids) >= MAX_SOURCE_IDS
+            ids = [*ids, number][:MAX_SOURCE_IDS]
+        date = known.date or _date_in(page)
+        sources[url] = Source(url, known.title or title, date, ids[0] if ids else None, ids)
+    told = {
+        "{} further ids of sources were left out.": dropped,
+        "{} sources had no usable address and were left out.": unusable,
+        f"{{}} titles were longer than {MAX_FIELD_CHARS} characters and were cut.": shortened,
+    }
+    return list(sources.values()), [text.format(n) for text, n in told.items() if n]
 
 
 def _answer_in(output: list[Json]) -> str:
-    """The text of every message part; the wire has no ready-made answer field."""
-    parts = []
+    """The text of every message, or its refusal; the wire has no ready-made answer field."""
+    messages = []
     for item in output:
         if text_in(item, "type") not in {"message", None}:
             continue
-        for part in list_in(item, "content"):
-            text = part.get("text") if isinstance(part, dict) else None
-            if isinstance(text, str) and text_in(part, "type") in {"output_text", None}:
-                parts.append(text)
-    return without_hidden("".join(parts))
+        texts = [
+            part.get("refusal" if text_in(part, "type") == "refusal" else "text")
+            for part in list_in(item, "content")
+            if isinstance(part, dict) and text_in(part, "type") in {"output_text", "refusal", None}
+        ]
+        messages.append("".join(text for text in texts if isinstance(text, str)))
+    spoken = [text for text in messages if text.strip()]
+    answer = spoken[0] if len(spoken) == 1 else "\n\n".join(text.strip() for text in spoken)
+    return without_hidden(answer)
 
 
 def _error_in(body: Json) -> str | None:
     """A run's own error in a word or sentence; None where it has none."""
-    error = body.get("error")
-    if not error:
+    if body.get("error") is None:
         return None
-    message = text_in(error, "message") or (error if isinstance(error, str) else "")
-    return error_text(message, None) or "the run failed without saying why"
+    return error_text(message_in(body["error"]), None) or "the run failed without saying why"
 
 
 def read_run(body: Json) -> Run:
     """Read a snapshot of a run. An unknown status without an error counts as still running."""
     if not isinstance(body, dict) or not text_in(body, "status"):
-        raise ToolError(
-            "unexpected_response",
-            "The API's reply is not an agent run. Try again; if it stays, the API has changed.",
-            sent=True,
-        )
+        raise unreadable(body, "an agent run")
     output, status, error = list_in(body, "output"), str(body["status"]), _error_in(body)
     kinds = [text_in(item, "type") for item in output]
     answer, cut_off = without_reasoning(_answer_in(output))
@@ -4497,12 +4551,17 @@ def read_run(body: Json) -> Run:
     finished = error is not None or status in TERMINAL_STATUSES
     model, number = one_line(text_in(body, "model") or "", MAX_MODEL_CHARS), text_in(body, "id")
     reason = one_line(text_in(body.get("incomplete_details"), "reason") or "", 100)
+    if cut_off:
+        warnings.append(cut_off)
+    elif finished and not error and not answer:
+        wanted = "; it asked for a function, which is not offered" * ("function_call" in kinds)
+        warnings.append(f"The run ended without an answer{wanted}. It was billed.")
     return Run(
         id=number if number and RESPONSE_ID.fullmatch(number) else None,
         status=one_line(status, 40),
         finished=finished,
-        # Until a run is finished its model is the name of its preset.
-        model=model if model and (finished or "/" in model) else None,
+        # Until a run is completed its model may be the name of its preset.
+        model=model if model and (status == "completed" or "/" in model) else None,
         answer=answer,
         sources=sources,
         searches=sum(kind in {"search_results", "people_search_results"} for kind in kinds),
@@ -4510,33 +4569,43 @@ def read_run(body: Json) -> Run:
         incomplete_reason=reason or None,
         error=error,
         usage=agent_usage(body),
-        warnings=[*warnings, *([cut_off] if cut_off else [])],
+        warnings=warnings,
     )
 
 
+# Each pattern reads a character once or twice, however an answer is made up: a link is found by
+# the bracket before its address, and no address goes on over a bracket.
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _MARKER_OR_LINK = re.compile(
     r"\[(?:web:)?(0|[1-9][0-9]{0,3})\](?!\()"
-    r"|\[[^\]\n]{1,300}\]\((https?://[^\s()<>]+(?:\([^\s()<>]*\)[^\s()<>]*)*)\)"
+    r"|\]\((https?://[^\s()<>\[\]]+(?:\([^\s()<>\[\]]*\)[^\s()<>\[\]]*)*)\)"
 )
+_LINK_CHARS = 300
 # A number in brackets that is none of these may as well be a year.
 _CITING = re.compile(r"\[(?:[1-9][0-9]{0,2}|web:(?:0|[1-9][0-9]{0,2}))\]")
 
 
-def citations_of(answer: str, sources: list[Source]) -> tuple[list[Citation], list[str]]:
+def citations_of(answer: str, sources: Sequence[Source]) -> tuple[list[Citation], list[str]]:
     """Every marker and link of an answer with its source, and a warning for those without one.
 
     Markers inside code are not markers.
     """
-    by_id = {number: at for at, source in enumerate(sources, 1) for number in source.ids}
-    by_url = {source.url: at for at, source in enumerate(sources, 1)}
-    citations: dict[str, Citation] = {}
-    for found in _MARKER_OR_LINK.finditer(_CODE.sub(" ", answer)):
-        marker, number, link = found[0], found[1], found[2]
-        at = by_url.get(link) if link else by_id.get(int(number))
-        if at or link or _CITING.fullmatch(marker):
-            url = sources[at - 1].url if at else link
-            citations.setdefault(marker, Citation(one_line(marker, 200), at, url))
+    by_id = {number: source for source in sources for number in source.ids}
+    by_url = {source.url: source for source in sources}
+    text, citations = _CODE.sub(" ", answer), dict[str, Citation]()
+    for found in _MARKER_OR_LINK.finditer(text):
+        if found[2] is None:
+            marker, number = found[0], int(found[1])
+            source = by_id.get(number)
+            if source or _CITING.fullmatch(marker):
+                url = source.url if source else None
+                citations.setdefault(marker, Citation(marker, number if source else None, url))
+            continue
+        begin = text.rfind("[", max(0, found.start() - _LINK_CHARS), found.start())
+        if begin < 0 or "\n" in text[begin : found.start()]:
+            continue
+        marker, source = text[begin : found.end()], by_url.get(usable_url(found[2]) or "")
+        citations.setdefault(marker, Citation(marker, source.id if source else None, found[2]))
     orphans = [item.marker for item in citations.values() if item.url is None]
     if not orphans:
         return list(citations.values()), []
@@ -4544,25 +4613,40 @@ def citations_of(answer: str, sources: list[Source]) -> tuple[list[Citation], li
     return list(citations.values()), [f"No listed source belongs to the markers {names}."]
 
 
+def cited(answer: str, sources: Sequence[Source]) -> tuple[list[Source], list[Citation], list[str]]:
+    """The sources, those that the answer cites first and with their markers; and its citations."""
+    citations, warnings = citations_of(answer, sources)
+    markers: dict[str, list[str]] = {}
+    for citation in citations:
+        text, is_link, _ = citation.marker.partition("](")
+        label = f"{text}]" if is_link else text
+        markers.setdefault(usable_url(citation.url) or "", []).append(one_line(label, 60))
+    marked = [
+        source._replace(marker="".join(dict.fromkeys(markers.get(source.url, []))) or None)
+        for source in sources
+    ]
+    return sorted(marked, key=lambda source: source.marker is None), citations, warnings
+
+
 def _without_markers(text: str) -> tuple[str, int]:
     """A text without the markers that end it, and how many there were."""
-    end, count = len(text), 0
+    end, count = len(text.rstrip(" \t\n\r\f\v")), 0
     while (at := text.rfind("[", 0, end)) >= 0 and _CITING.fullmatch(text, at, end):
         end, count = at, count + 1
         while end and text[end - 1] in " \t\n\r\f\v":
             end -= 1
-    return text[:end], count
+    return (text[:end], count) if count else (text, 0)
 
 
 def _unmarked(value: Json) -> tuple[Json, int]:
-    """JSON without the markers that end its texts, and how many there were."""
+    """JSON without the markers that end its texts, and how many there were; texts are cleaned."""
     if isinstance(value, str):
-        return _without_markers(value)
+        return _without_markers(without_hidden(value))
     if isinstance(value, list):
         pairs = [_unmarked(item) for item in value]
         return [item for item, _ in pairs], sum(count for _, count in pairs)
     if isinstance(value, dict):
-        members = {name: _unmarked(item) for name, item in value.items()}
+        members = {without_hidden(name): _unmarked(item) for name, item in value.items()}
         return {n: item for n, (item, _) in members.items()}, sum(c for _, c in members.values())
     return value, 0
 
@@ -4590,14 +4674,20 @@ def answer_json_of(answer: str) -> tuple[Json, list[str]]:
     return clean, [f"{count} citation markers were removed from the ends of texts in answer_json."]
 
 
-def outside_domains(urls: list[str], domains: list[str] | None) -> list[str]:
+def outside_domains(urls: Iterable[str], domains: list[str] | None) -> list[str]:
     """A warning for pages outside the domains that were asked for."""
     if not domains:
         return []
     denied = domains[0].startswith("-")
-    names = tuple("." + domain.lstrip("-") for domain in domains)
-    hosts = [_host_of(url) for url in urls]
-    strays = [host for host in hosts if f".{host}".endswith(names) is denied]
+    names = [domain.lstrip("-*.").partition("/") for domain in domains]
+
+    def is_listed(url: str) -> bool:
+        host, path = _host_of(url), url.partition("://")[2].partition("/")[2]
+        return any(
+            f".{host}".endswith(f".{name}") and path.startswith(below) for name, _, below in names
+        )
+
+    strays = [_host_of(url) for url in urls if is_listed(url) is denied]
     if not strays:
         return []
     shown = one_line(", ".join(dict.fromkeys(strays)), 200)
@@ -4613,81 +4703,78 @@ class Hit(NamedTuple):
     title: str
     url: str
     snippet: str
-    date: str | None
-    last_updated: str | None
+    date: str | None = None
+    last_updated: str | None = None
 
 
-class SearchRequest(NamedTuple):
-    """A search, checked; see the API for what each field does."""
-
-    queries: list[str]
-    search_type: str
-    filters: Filters
-    updated_after: str | None = None
-    updated_before: str | None = None
-    languages: list[str] | None = None
-    max_tokens: int | None = None
-    max_tokens_per_page: int | None = None
-
-
-def search_body(search: SearchRequest) -> dict[str, Json]:
+def search_body(args: Any) -> dict[str, Json]:
     """The body of a search; the type is always sent, since an omitted one runs the dear kind."""
-    filters, queries = search.filters, search.queries
+    queries = checked_queries(args.query)
     return _present(
         {
             "query": queries[0] if len(queries) == 1 else queries,
-            "search_type": search.search_type,
-            "max_results": filters.max_results,
-            "max_tokens": search.max_tokens,
-            "max_tokens_per_page": search.max_tokens_per_page,
-            "search_domain_filter": filters.domains,
-            "search_recency_filter": filters.recency,
-            "search_after_date_filter": wire_date("after", filters.after),
-            "search_before_date_filter": wire_date("before", filters.before),
-            "last_updated_after_filter": wire_date("updated_after", search.updated_after),
-            "last_updated_before_filter": wire_date("updated_before", search.updated_before),
-            "search_language_filter": search.languages,
-            "country": filters.country,
+            "search_type": args.search_type,
+            "max_results": args.max_results,
+            "max_tokens": args.max_tokens,
+            "max_tokens_per_page": args.max_tokens_per_page,
+            **filters_of(args),
+            "search_language_filter": checked_languages(args.languages),
+            "country": checked_country(args.country),
         }
     )
 
 
-def _hits_in(results: list[Json]) -> Iterator[Json]:
-    """The entries of a result list, which may be one list for each query."""
-    for entry in results:
-        if isinstance(entry, list):
-            yield from entry
-        else:
-            yield entry
+def checked_queries(query: str | list[str]) -> list[str]:
+    """One query or several, each within the API's limit."""
+    queries = [query] if isinstance(query, str) else query
+    if not 1 <= len(queries) <= MAX_SEARCH_QUERIES:
+        raise invalid("query", f"must be 1 to {MAX_SEARCH_QUERIES} queries, not {len(queries)}.")
+    for number, text in enumerate(queries, 1):
+        if not text.strip():
+            raise invalid("query", f"query {number} must not be blank.")
+        if len(text) > MAX_SEARCH_QUERY_CHARS:
+            raise invalid(
+                "query",
+                f"query {number} must be at most {MAX_SEARCH_QUERY_CHARS} characters, "
+                f"not {len(text)}.",
+            )
+    return queries
+
+
+def checked_languages(codes: list[str] | None) -> list[str] | None:
+    """Two-letter codes in lower case, as the API wants them."""
+    if codes is None:
+        return None
+    if len(codes) > MAX_LANGUAGES or not all(re.fullmatch("[a-z]{2}", code) for code in codes):
+        raise invalid(
+            "languages", f"must be at most {MAX_LANGUAGES} two-letter lower-case codes such as en."
+        )
+    return codes or None
 
 
 def read_search(body: Json) -> tuple[list[Hit], list[str]]:
     """The hits of a search reply in its order, and what had to be left out."""
-    broken = not isinstance(body, dict) or body.get("error") or body.get("detail")
-    if broken or not isinstance(body.get("results"), (list, type(None))):
-        raise ToolError(
-            "unexpected_response",
-            "The API's reply is not a list of search results; it may have been billed.",
-            sent=True,
-        )
+    found = body.get("results") if isinstance(body, dict) else None
+    if not isinstance(found, list) or body.get("error") or body.get("detail"):
+        raise unreadable(body, "a list of search results")
     hits, dropped, shortened = [], 0, 0
-    for entry in _hits_in(list_in(body, "results")):
+    # There may be one list for each query.
+    for entry in (e for part in found for e in (part if isinstance(part, list) else [part])):
         url = usable_url(entry.get("url")) if isinstance(entry, dict) else None
         if url is None:
             dropped += 1
             continue
-        title, snippet = (
-            without_hidden(text_in(entry, name) or "") for name in ("title", "snippet")
+        (title, long_title), (snippet, long_snippet) = (
+            _field_in(entry, name) for name in ("title", "snippet")
         )
-        shortened += max(len(title), len(snippet)) > MAX_FIELD_CHARS
-        title, snippet = cut(title, MAX_FIELD_CHARS), cut(snippet, MAX_FIELD_CHARS)
-        hits.append(Hit(title, url, snippet, _date_in(entry), _date_in(entry, "last_updated")))
-    warnings = []
-    if dropped:
-        warnings.append(f"{dropped} results had no usable address and were dropped.")
-    if shortened:
-        warnings.append(f"{shortened} results were longer than {MAX_FIELD_CHARS} characters; cut.")
-    return hits, warnings
+        shortened += long_title or long_snippet
+        dates = (_date_in(entry), _date_in(entry, "last_updated"))
+        hits.append(Hit(title or "", url, snippet or "", *dates))
+    told = {
+        "{} results had no usable address and were dropped.": dropped,
+        f"{{}} results were longer than {MAX_FIELD_CHARS} characters; cut.": shortened,
+    }
+    return hits, [text.format(count) for text, count in told.items() if count]
 
 
 # ---- Models
@@ -4737,7 +4824,7 @@ def _model_of(entry: Json) -> Model | None:
 def read_models(body: Json) -> list[Model]:
     """The live model list; entries that name no model are skipped."""
     if not isinstance(body, dict) or not isinstance(body.get("data"), list):
-        raise ToolError("unexpected_response", "The API's reply is not a model list; try again.")
+        raise unreadable(body, "a model list", free=True)
     return [model for entry in body["data"] if (model := _model_of(entry))]
 
 
@@ -7246,16 +7333,21 @@ def warning_lines(warnings: Sequence[str]) -> str:
 
 
 def source_lines(sources: Sequence[Source]) -> str:
-    """A numbered list of sources with the ids that markers use."""
-    if not sources:
-        return "No sources."
-    lines = ["Sources:"]
-    for number, source in enumerate(sources, 1):
-        ids = f" (ids {', '.join(map(str, source.ids))})" if source.ids else ""
-        date = f" [{source.date}]" if source.date else ""
-        title = one_line(source.title, MAX_SOURCE_TITLE_CHARS) or "(no title)"
-        lines.append(f"{number}. {title} {source.url}{date}{ids}")
-    return "\n".join(lines)
+    """The sources under the markers that the answer uses for them, the others after them."""
+    lines: list[str] = []
+    for source in sources:
+        if source.marker is None and "Not cited:" not in lines:
+            lines += ["Not cited:"]
+        number = "-" if source.id is None else f"[{source.id}]"
+        title = one_line(source.title or "", MAX_SOURCE_TITLE_CHARS) or "(no title)"
+        date = f" ({source.date})" if source.date else ""
+        lines.append(f"{source.marker or number} {title} {source.url}{date}")
+    return "\n".join(["Sources:", *lines]) if lines else "No sources."
+
+
+def answer_block(answer: str | None, sources: Sequence[Source] | None) -> str:
+    """An answer and its sources, marked as text from the web."""
+    return fenced(f"{answer or '(no answer)'}\n\n{source_lines(sources or [])}")
 
 
 def hits_text(hits: Sequence[Hit], before: int = 0) -> str:
@@ -7374,7 +7466,9 @@ def _fitted_text(result: R, part: str, limit: int, rest: Callable[[int], str], a
         raise invalid("offset", f"is past the end: there are {total} characters.")
     if at == 0 and size_of(result) <= limit:
         return result
-    listed = _sources_for(window, sources, limit * 2 // 5) if window else sources[at - total :]
+    quoted = [item for item in getattr(result, "citations", None) or [] if item.marker in window]
+    near = {item.url for item in quoted}
+    listed = _sources_for(near, sources, limit * 2 // 5) if window else sources[at - total :]
 
     def page(count: int) -> R:
         shown = window[: cut_at(window, count)]
@@ -7386,19 +7480,18 @@ def _fitted_text(result: R, part: str, limit: int, rest: Callable[[int], str], a
         if more is not None:
             what = f"Cut after {end} of {total} characters" if end < total else "Sources left out"
             note = f"{what}; nothing is lost. The rest: {rest(more)}"
-        citations = citations_of(shown, found)[0]
+        citations = [item for item in quoted if item.marker in shown]
         values = {part: shown, "sources": found, "citations": citations, "next_offset": more}
         return _changed(result, note, **values)
 
     return _most_that_fits(1, max(1, len(window or listed)), page, limit)
 
 
-def _sources_for(part: str, sources: Sequence[Source], room: int) -> list[Source]:
-    """The sources that fit, those that the part cites first, in their usual order."""
-    cited = {item.url for item in citations_of(part, list(sources))[0]}
+def _sources_for(near: set[str | None], sources: Sequence[Source], room: int) -> list[Source]:
+    """The sources that fit, those of the part that is shown first, in their usual order."""
     chosen, used = set(), 0
-    for source in sorted(sources, key=lambda source: source.url not in cited):
-        used += len(json_text(jsonable(source))) + len(source.title) + 20
+    for source in sorted(sources, key=lambda source: source.url not in near):
+        used += len(json_text(jsonable(source))) + len(source.title or "") + 20
         if used > room:
             break
         chosen.add(source.url)
@@ -7480,14 +7573,6 @@ class Routing(NamedTuple):
     decision_cost_usd: str | None = None
 
 
-class Route(NamedTuple):
-    """What to run: a preset or a model."""
-
-    routing: Routing
-    preset: str | None
-    model: str | None
-
-
 def _checked_depth(depth: str | None) -> None:
     """Refuse the depths that do not answer while one waits."""
     if depth is None or depth in SYNC_DEPTHS:
@@ -7516,30 +7601,27 @@ def default_model(settings: Settings) -> tuple[str | None, str]:
     return "standard", dict(settings.tiers).get("standard", "")
 
 
-def route_of(settings: Settings, depth: str | None, tier: str | None, model: str | None) -> Route:
+def routing_of(settings: Settings, args: Any) -> Routing:
     """Which preset or model answers; at most one of the three may be named."""
-    named = [n for n, v in (("depth", depth), ("tier", tier), ("model", model)) if v is not None]
+    depth, tier, model = args.depth, args.tier, args.model
+    named = [name for name in ("depth", "tier", "model") if getattr(args, name) is not None]
     if len(named) > 1:
+        usual = default_model(settings)[1] or "see perplexity_models"
         raise ToolError(
             "invalid_request",
             f"{' and '.join(named)}: cannot be combined, since each one selects the model by "
-            "itself. Name one of them, or none for the default "
-            f"({default_model(settings)[1] or 'see perplexity_models'}).",
+            f"itself. Name one of them, or none for the default: the standard tier ({usual}).",
         )
     _checked_depth(depth)
     _checked_tier(settings, tier)
-    if model is not None and not re.fullmatch(r"[A-Za-z0-9._:/@+-]+", model):
-        raise invalid("model", "must be a model id of letters, digits and . _ : / @ + -.")
     mode = settings.routing
     if depth:
-        return Route(Routing(mode, None, None, "depth"), depth, None)
+        return Routing(mode, None, None, "depth")
     if model:
-        return Route(Routing(mode, None, model, "model"), None, model)
+        return Routing(mode, None, checked_model(model), "model")
     if tier:
-        chosen = dict(settings.tiers)[tier]
-        return Route(Routing(mode, tier, chosen, "tier"), None, chosen)
-    standard, chosen = default_model(settings)
-    return Route(Routing(mode, standard, chosen, "default"), None, chosen)
+        return Routing(mode, tier, dict(settings.tiers)[tier], "tier")
+    return Routing(mode, *default_model(settings), "default")
 
 
 TIER_RUBRIC = {
@@ -7580,26 +7662,26 @@ def _tier_errand(settings: Settings, prompt: str) -> RequestPlan:
     )
 
 
-def routed(call: Call, route: Route, prompt: str, project: str) -> Route:
+def routed(call: Call, routing: Routing, prompt: str, project: str) -> Routing:
     """The tier a decision about the prompt picks; the standard one where no decision comes."""
-    if route.routing.mode != "dynamic" or route.routing.selected_by != "default":
-        return route
+    if routing.mode != "dynamic" or routing.selected_by != "default":
+        return routing
     try:
         errand = _tier_errand(call.settings, prompt)
         flight = paid_post(call, errand, project, limit_s=ROUTE_LIMIT_S)
     except ToolError as error:
         call.warn(f"No routing decision, the standard tier answers: {error.message}")
-        return route
+        return routing
     reading = flight.reading
     tier = text_in(reading.value, "choice") if reading else None
     if reading is None or tier not in TIERS:
         what = "in time" if reading is None else "that names a tier"
         call.warn(f"No routing decision {what}: the standard tier answers.")
-        return route
+        return routing
     odds = object_in(reading.value, "probabilities").get(tier)
     sure = float(odds) if isinstance(odds, (int, float)) and 0 <= odds <= 1 else None
     cost, model = usd_text(reading.usage.cost_nano), dict(call.settings.tiers)[tier]
-    return Route(Routing("dynamic", tier, model, "dynamic", sure, cost), None, model)
+    return Routing("dynamic", tier, model, "dynamic", sure, cost)
 
 
 # ---- ask
@@ -7635,44 +7717,61 @@ class AskResult(NamedTuple):
     answer: Annotated[str, "The answer; markers such as [1] are unchanged"]
     answer_json: Annotated[Json, "The parsed answer when json_schema was given, else null"]
     warnings: Annotated[list[str], "Things worth knowing about this result"]
-    citations: Annotated[list[Citation], "Each marker with the source it names"]
-    sources: Annotated[list[Source], "Pages the run found or fetched"]
     status: Annotated[str, "completed, incomplete, or in_progress when handed off"]
-    incomplete_reason: Annotated[str | None, "Why an incomplete run stopped"]
-    model: Annotated[str | None, "The model that answered"]
     depth: Annotated[str | None, "The preset used; null when a model ran"]
     routing: Annotated[Routing, "How the model was picked"]
-    response_id: Annotated[str | None, "The API's id of the response"]
     usage: Annotated[Spend, "Tokens and exact cost"]
     latency_ms: Annotated[int, "Measured time of the upstream call"]
     project: Annotated[str, "The project the call was filed under"]
+    citations: Annotated[list[Citation], "Each marker with the source it names"] = []  # noqa: RUF012
+    sources: Annotated[list[Source], "Pages the run found or fetched"] = []  # noqa: RUF012
+    incomplete_reason: Annotated[str | None, "Why an incomplete run stopped"] = None
+    model: Annotated[str | None, "The model that answered"] = None
+    response_id: Annotated[str | None, "The API's id of the response"] = None
     job_id: Annotated[int | None, "Where the rest, or the late answer, can be read"] = None
     answer_chars: Annotated[int, "Length of the whole answer"] = 0
     next_offset: Annotated[int | None, "Where the rest begins, when the answer was cut"] = None
     untrusted: Json = UNTRUSTED
 
     def text(self) -> str:
-        """The answer and its sources, fenced, then warnings and one usage line."""
-        if self.status == "in_progress":
-            return "\n".join(self.warnings)
-        inside = f"{self.answer}\n\n{source_lines(self.sources)}"
-        usage = spend_text(self.usage, self.project)
-        return f"{fenced(inside)}\n{warning_lines(self.warnings)}{usage}"
+        """The answer and its sources, fenced, then warnings, what ran, and one usage line."""
+        return run_text(self)
 
 
-def _run_errand(args: Any, route: Route, body: dict[str, Json], settings: Settings) -> RequestPlan:
-    """The errand of a run that is answered while one waits."""
-    title = getattr(args, "query", None) or args.message
+def run_text(result: Any) -> str:
+    """What ask and chat say of a run: the same as the structured form, in words."""
+    if result.status == "in_progress":
+        return "\n".join(result.warnings)
+    answer, parsed = result.answer, result.answer_json
+    if parsed is not None and answer_json_of(answer)[1]:  # else the answer says the same
+        answer = f"{answer}\n\nanswer_json: {json_text(jsonable(parsed))}"
+    routing = result.routing
+    picked = f"{routing.mode} routing, by {routing.selected_by}"
+    picked += f", tier {routing.tier}" if routing.tier else ""
+    if routing.probability is not None:
+        picked += f" with {routing.probability:.2f}, decided for {routing.decision_cost_usd} USD"
+    ran = f"Run {result.status}: {f'depth {result.depth}, ' if result.depth else ''}{picked}"
+    ran += f", response {result.response_id}." if result.response_id else "."
+    facts = [f"model {result.model or 'unknown'}", f"{result.latency_ms} ms"]
+    usage = spend_text(result.usage, result.project, *facts)
+    notes = warning_lines(result.warnings)
+    return f"{answer_block(answer, result.sources)}\n{notes}{ran}\n{usage}"
+
+
+def run_plan(
+    call: Call, args: Any, routing: Routing, asked: str, body: dict[str, Json]
+) -> RequestPlan:
+    """A run that is answered while one waits."""
     return RequestPlan(
         api="agent",
         path=AGENT_PATH,
         body=body,
-        title=title,
+        title=asked,
         read=read_answer,
         keep=kept_answer,
-        model=route.model,
-        preset=route.preset,
-        read_timeout_s=settings.agent_read_timeout_s,
+        model=routing.model,
+        preset=args.depth,
+        read_timeout_s=call.settings.agent_read_timeout_s,
         stream=True,
     )
 
@@ -7698,16 +7797,19 @@ def kept_answer(reading: ParsedReply) -> StoredAnswer:
     return StoredAnswer(run.status, run.answer, run.sources, run.incomplete_reason, None, extra)
 
 
-def run_warnings(run: Run, usage_cap: int | None = None) -> list[str]:
+def run_warnings(run: Run, args: Any) -> list[str]:
     """What a reader should know about a run."""
-    warnings = list(run.warnings)
+    warnings, reason = list(run.warnings), run.incomplete_reason
     if run.status == "incomplete":
+        advice = " Raise max_output_tokens or ask for less." * (reason == "max_output_tokens")
         warnings.append(
-            f"The answer is incomplete ({run.incomplete_reason or 'no reason given'}); it was "
-            "billed. Raise max_output_tokens or ask for less."
+            f"The answer is incomplete ({reason or 'no reason given'}); it was billed.{advice}"
         )
-    elif usage_cap and (run.usage.output_tokens or 0) >= usage_cap:
-        warnings.append("The answer reached max_output_tokens and may be cut.")
+    cap = args.max_output_tokens
+    if cap is None and (run.model or "").startswith("anthropic/") and args.depth is None:
+        cap = ANTHROPIC_OUTPUT_TOKENS
+    if run.status == "completed" and cap and (run.usage.output_tokens or 0) >= cap:
+        warnings.append(f"The answer reached the cap of {cap} output tokens and may be cut.")
     return warnings
 
 
@@ -7717,24 +7819,6 @@ def handed_off(flight: PaidRequest, waited_s: float) -> str:
     return (
         f"No answer yet after {waited_s:.0f} s. The request goes on, is paid for once and its "
         f"answer will be kept as job {flight.job_id}: do not ask again, call {call}"
-    )
-
-
-def _agent_request(args: Any, route: Route) -> AgentRequest:
-    """The run that ask's and chat's arguments describe."""
-    if args.search is False and route.preset:
-        raise invalid("search", "false cannot be combined with depth: a depth always searches.")
-    filters = filters_of(args)
-    if args.search is False and filters.given():
-        raise invalid("search", "false cannot be combined with search filters.")
-    return AgentRequest(
-        input="",
-        preset=route.preset,
-        model=route.model,
-        filters=filters,
-        search=args.search is not False,
-        instructions=args.instructions,
-        max_output_tokens=args.max_output_tokens,
     )
 
 
@@ -7755,51 +7839,49 @@ def _agent_request(args: Any, route: Route) -> AgentRequest:
 def do_ask(call: Call, args: AskArgs) -> AskResult:
     """Answer one question."""
     project = checked_project(args.project)
-    route = route_of(call.settings, args.depth, args.tier, args.model)
-    wanted = _agent_request(args, route)._replace(
-        input=args.query, json_schema=checked_schema(args.json_schema)
-    )
-    route = routed(call, route, args.query, project)
-    wanted = wanted._replace(preset=route.preset, model=route.model)
-    body = agent_body(wanted)
-    errand = _run_errand(args, route, body, call.settings)
-    flight = paid_post(call, errand, project, fresh=args.fresh)
-    return ask_result(call, args, route, flight)
-
-
-def ask_result(call: Call, args: AskArgs, route: Route, flight: PaidRequest) -> AskResult:
-    """The answer of a flight, cut to what clients show."""
-    if flight.reading is None:
-        call.warn(handed_off(flight, call.settings.wait_s))
-        return _unanswered(call, route, flight)
-    run: Run = flight.reading.value
-    parsed, notes = answer_json_of(run.answer) if args.json_schema else (None, [])
-    citations, orphans = citations_of(run.answer, run.sources)
-    strays = outside_domains([s.url for s in run.sources], checked_domains(args.domains))
-    result = AskResult(
-        answer=run.answer,
-        answer_json=parsed,
-        warnings=[
-            *run_warnings(run, args.max_output_tokens),
-            *notes,
-            *orphans,
-            *strays,
-            *call.warnings,
-        ],
-        citations=citations,
-        sources=run.sources,
-        status=run.status,
-        incomplete_reason=run.incomplete_reason,
-        model=run.model,
-        depth=route.preset,
-        routing=route.routing,
-        response_id=run.id,
-        usage=spend_of(run.usage),
-        latency_ms=flight.latency_ms,
-        project=flight.project,
-        answer_chars=len(run.answer),
-    )
+    routing = routing_of(call.settings, args)
+    agent_body(args, routing.model, args.query)  # refuses before a routing decision is paid for
+    routing = routed(call, routing, args.query, project)
+    plan = run_plan(call, args, routing, args.query, agent_body(args, routing.model, args.query))
+    flight = paid_post(call, plan, project, fresh=args.fresh)
+    parsed: Json = None
+    if args.json_schema and flight.reading is not None:
+        parsed, notes = answer_json_of(flight.reading.value.answer)
+        call.warnings.extend(notes)
+    result = AskResult(answer_json=parsed, **run_values(call, args, routing, flight))
     return fitted_paid(call, flight, result, "answer")
+
+
+def run_values(call: Call, args: Any, routing: Routing, flight: PaidRequest) -> dict[str, Any]:
+    """What ask and chat tell of a run, also of one that is still on its way."""
+    run: Run | None = flight.reading.value if flight.reading else None
+    values = {
+        "answer": "",
+        "status": "in_progress",
+        "depth": args.depth,
+        "routing": routing,
+        "usage": spend_of(Usage()),
+        "project": flight.project,
+        "latency_ms": flight.latency_ms,
+    }
+    if run is None:
+        call.warn(handed_off(flight, call.settings.wait_s))
+        return {**values, "warnings": list(call.warnings), "job_id": flight.job_id}
+    sources, citations, orphans = cited(run.answer, run.sources)
+    strays = outside_domains((s.url for s in sources), checked_domains(args.domains))
+    return {
+        **values,
+        "answer": run.answer,
+        "warnings": [*run_warnings(run, args), *orphans, *strays, *call.warnings],
+        "citations": citations,
+        "sources": sources,
+        "status": run.status,
+        "incomplete_reason": run.incomplete_reason,
+        "model": run.model,
+        "response_id": run.id,
+        "usage": spend_of(run.usage),
+        "answer_chars": len(run.answer),
+    }
 
 
 def fitted_paid(call: Call, flight: PaidRequest, result: R, part: str) -> R:
@@ -7817,27 +7899,6 @@ def fitted_paid(call: Call, flight: PaidRequest, result: R, part: str) -> R:
         note = "answer_json is left out, being too long; parse the whole answer."
         result = result._replace(answer_json=None, warnings=[*result.warnings, note])
     return fitted(typing.cast("R", result._replace(job_id=job_id)), part, limit, rest)
-
-
-def _unanswered(call: Call, route: Route, flight: PaidRequest) -> AskResult:
-    """The result of a call whose answer is still on its way."""
-    return AskResult(
-        answer="",
-        answer_json=None,
-        warnings=list(call.warnings),
-        citations=[],
-        sources=[],
-        status="in_progress",
-        incomplete_reason=None,
-        model=None,
-        depth=route.preset,
-        routing=route.routing,
-        response_id=None,
-        usage=spend_of(Usage()),
-        latency_ms=0,
-        project=flight.project,
-        job_id=flight.job_id,
-    )
 
 
 # ---- chat
@@ -7950,14 +8011,8 @@ class ChatResult(NamedTuple):
             turns = "\n\n".join(f"[{m.id}] {m.role}: {m.content}" for m in self.messages or [])
             shown = f"{len(self.messages or [])} of {self.messages_total} messages"
             return f"Chat {self.chat_id}, {shown}.\n{notes}{fenced(turns)}"
-        return self._sent_text(notes)
-
-    def _sent_text(self, notes: str) -> str:
-        if self.status == "in_progress" or self.usage is None:
-            return notes
-        inside = f"{self.answer}\n\n{source_lines(self.sources or [])}"
         chat = f"Chat {self.chat_id} ({self.continuation})." if self.chat_id else "Not saved."
-        return f"{fenced(inside)}\n{notes}{chat} {spend_text(self.usage, self.project)}"
+        return run_text(self) + (f" {chat}" if self.status != "in_progress" else "")
 
 
 class _Thread(NamedTuple):
@@ -8062,20 +8117,31 @@ def _chat_store(args: ChatArgs, thread: _Thread) -> Callable[[Any, int, ParsedRe
 def _send(call: Call, args: ChatArgs, project: str) -> ChatResult:
     if args.message is None:
         raise invalid("message", "is required to send.")
-    route = route_of(call.settings, args.depth, args.tier, args.model)
-    wanted = _agent_request(args, route)
+    routing = routing_of(call.settings, args)
+    agent_body(args, routing.model, args.message)  # refuses before anything else is looked at
     thread = _thread_of(call, args, project)
-    route = routed(call, route, args.message, project)
-    wanted = wanted._replace(preset=route.preset, model=route.model, input=thread.input)
-    body = agent_body(wanted._replace(previous_response_id=thread.previous))
-    errand = _run_errand(args, route, body, call.settings)
+    routing = routed(call, routing, args.message, project)
+    body = agent_body(args, routing.model, thread.input, previous=thread.previous)
+    plan = run_plan(call, args, routing, args.message, body)
     identity = f"{args.chat_id} {args.title}"
-    errand = errand._replace(store=_chat_store(args, thread), identity=identity)
+    plan = plan._replace(store=_chat_store(args, thread), identity=identity)
     try:
-        flight = paid_post(call, errand, project, fresh=args.fresh)
+        flight = paid_post(call, plan, project, fresh=args.fresh)
     except ToolError as error:
         raise _cannot_continue(error, thread) from None
-    return _sent(call, args, (route, thread), flight)
+    chat_id = thread.chat_id
+    if flight.reading is not None and flight.reading.value.status == "completed":
+        chat_id = flight.stored
+        if flight.stored is None and flight.note is None:
+            call.warn("not_saved: the answer could not be stored as a turn of the chat; keep it.")
+    result = ChatResult(
+        action="send",
+        chat_id=chat_id,
+        chat=_stored_chat(call, chat_id, flight.project),
+        continuation=thread.continuation,
+        **run_values(call, args, routing, flight),
+    )
+    return fitted_paid(call, flight, result, "answer")
 
 
 def _cannot_continue(error: ToolError, thread: _Thread) -> ToolError:
@@ -8088,49 +8154,6 @@ def _cannot_continue(error: ToolError, thread: _Thread) -> ToolError:
         "send the same message again with replay true, which resends the stored history.",
         status=error.status,
     )
-
-
-def _sent(
-    call: Call, args: ChatArgs, way: tuple[Route, _Thread], flight: PaidRequest
-) -> ChatResult:
-    """The result of a send."""
-    route, thread = way
-    result = ChatResult(
-        action="send",
-        chat_id=thread.chat_id,
-        continuation=thread.continuation,
-        depth=route.preset,
-        routing=route.routing,
-        project=flight.project,
-    )
-    if flight.reading is None:
-        call.warn(handed_off(flight, call.settings.wait_s))
-        return result._replace(
-            answer="", status="in_progress", job_id=flight.job_id, warnings=call.warnings
-        )
-    run: Run = flight.reading.value
-    chat_id = flight.stored or (thread.chat_id if run.status != "completed" else None)
-    if run.status == "completed" and flight.stored is None and flight.note is None:
-        call.warn("not_saved: the answer could not be stored as a turn of the chat; keep it.")
-    citations, orphans = citations_of(run.answer, run.sources)
-    strays = outside_domains([s.url for s in run.sources], checked_domains(args.domains))
-    warnings = [*run_warnings(run, args.max_output_tokens), *orphans, *strays, *call.warnings]
-    result = result._replace(
-        answer=run.answer,
-        warnings=warnings,
-        citations=citations,
-        sources=run.sources,
-        chat_id=chat_id,
-        chat=_stored_chat(call, chat_id, flight.project),
-        status=run.status,
-        incomplete_reason=run.incomplete_reason,
-        model=run.model,
-        response_id=run.id,
-        usage=spend_of(run.usage),
-        latency_ms=flight.latency_ms,
-        answer_chars=len(run.answer),
-    )
-    return fitted_paid(call, flight, result, "answer")
 
 
 def _stored_chat(call: Call, chat_id: int | None, project: str) -> ChatInfo | None:
@@ -8276,9 +8299,8 @@ class ResearchResult(NamedTuple):
         head = f"Job {self.job_id} ({self.depth}) in project {self.project}: {self.status}."
         if self.answer is None or self.usage is None:
             return f"{head} {self.message}\n{notes}".rstrip()
-        inside = f"{self.answer}\n\n{source_lines(self.sources or [])}"
         usage = spend_text(self.usage, self.project)
-        return f"{fenced(inside)}\n{notes}{head} {self.message}\n{usage}"
+        return f"{answer_block(self.answer, self.sources)}\n{notes}{head} {self.message}\n{usage}"
 
 
 def read_submitted(reply: Reply) -> ParsedReply:
@@ -8296,13 +8318,13 @@ def read_submitted(reply: Reply) -> ParsedReply:
     return ParsedReply(run, run.usage, run.model, run.id, error, running=not run.finished)
 
 
-def _research_warnings(args: ResearchArgs, filters: Filters) -> list[str]:
+def _research_warnings(args: ResearchArgs, is_filtered: bool) -> list[str]:
     warnings = []
     if args.depth not in RESEARCH_DEPTHS:
         warnings.append(
             f"depth {one_line(args.depth, 40)} is not one this server knows; sent as is."
         )
-    if filters.given():
+    if is_filtered:
         warnings.append(
             "A filter sends the web search tool by itself, which can replace the preset's own "
             "tools, page fetching included: the report may rest on snippets."
@@ -8330,18 +8352,11 @@ def do_research(call: Call, args: ResearchArgs) -> ResearchResult:
         )
     if not re.fullmatch(r"[A-Za-z0-9@._-]+", args.depth):
         raise invalid("depth", "must be a preset name such as medium.")
-    filters = filters_of(args)
-    wanted = AgentRequest(
-        args.query,
-        preset=args.depth,
-        filters=filters,
-        instructions=args.instructions,
-        background=True,
-    )
+    body = agent_body(args, None, args.query, keep=True)
     errand = RequestPlan(
         api="agent",
         path=AGENT_PATH,
-        body=agent_body(wanted),
+        body=body,
         title=args.query,
         read=read_submitted,
         keep=lambda reading: run_kept(reading.value),
@@ -8349,7 +8364,7 @@ def do_research(call: Call, args: ResearchArgs) -> ResearchResult:
         read_timeout_s=call.settings.read_timeout_s,
         background=True,
     )
-    for warning in _research_warnings(args, filters):
+    for warning in _research_warnings(args, "tools" in body):
         call.warn(warning)
     twin = None if args.fresh else _twin(call, errand, project)
     if twin is not None:
@@ -8485,15 +8500,15 @@ class JobsResult(NamedTuple):
         if self.progress:
             head += f" Searches {self.progress.searches}, fetches {self.progress.fetches}."
         if self.results is not None:
-            inside = hits_text(self.results, self.offset or 0)
+            block = fenced(hits_text(self.results, self.offset or 0))
         elif self.answers is not None:
-            inside = decisions_text(self.answers)
+            block = fenced(decisions_text(self.answers))
         elif self.answer is not None or self.sources:
-            inside = f"{self.answer or ''}\n\n{source_lines(self.sources or [])}"
+            block = answer_block(self.answer, self.sources)
         else:
             return f"{head}\n{notes}".rstrip()
         usage = spend_text(self.usage, self.project) if self.usage else ""
-        return f"{fenced(inside)}\n{notes}{head}\n{usage}"
+        return f"{block}\n{notes}{head}\n{usage}"
 
 
 def job_info(job: JobRow) -> JobInfo:
@@ -8538,8 +8553,9 @@ def stored_source(entry: Mapping[str, Json]) -> Source:
     """A source out of storage; older ones know only one id."""
     number = count_of(entry.get("id"))
     ids = [n for n in list_in(entry, "ids") if count_of(n) is not None]
-    title, date = text_in(entry, "title") or "", text_in(entry, "date")
-    return Source(str(entry.get("url")), title, date, number, ids or ([number] if number else []))
+    ids = ids or ([] if number is None else [number])
+    url = usable_url(entry.get("url")) or ""
+    return Source(url, text_in(entry, "title"), text_in(entry, "date"), number, ids)
 
 
 def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
@@ -8551,8 +8567,8 @@ def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
         usd_text(job.cost_nano),
         typing.cast("CostSource", job.cost_source or "none"),
     )
-    text, sources = job.result_text, [stored_source(entry) for entry in job.sources]
-    extra, (found, orphans) = _kept_extra(job), citations_of(text or "", sources)
+    text, extra = job.result_text, _kept_extra(job)
+    sources, found, orphans = cited(text or "", [stored_source(entry) for entry in job.sources])
     told = [warning for warning in list_in(extra, "warnings") if isinstance(warning, str)]
     result = result._replace(usage=usage, warnings=[*result.warnings, *told, *orphans])
     part, entries = _kept_entries(extra)
@@ -8850,89 +8866,42 @@ class SearchResult(NamedTuple):
         return f"{fenced(hits_text(self.results))}\n{warning_lines(self.warnings)}{usage}"
 
 
-def _checked_queries(query: str | list[str]) -> list[str]:
-    queries = [query] if isinstance(query, str) else query
-    if not 1 <= len(queries) <= MAX_SEARCH_QUERIES:
-        raise invalid("query", f"must be 1 to {MAX_SEARCH_QUERIES} queries, not {len(queries)}.")
-    for number, text in enumerate(queries, 1):
-        if not text.strip():
-            raise invalid("query", f"query {number} must not be blank.")
-        if len(text) > MAX_SEARCH_QUERY_CHARS:
-            raise invalid(
-                "query",
-                f"query {number} must be at most {MAX_SEARCH_QUERY_CHARS} characters, "
-                f"not {len(text)}.",
-            )
-    return queries
-
-
-def _checked_languages(codes: list[str] | None) -> list[str] | None:
-    if codes is None:
-        return None
-    if len(codes) > MAX_LANGUAGES or not all(re.fullmatch("[a-z]{2}", code) for code in codes):
-        raise invalid(
-            "languages", f"must be at most {MAX_LANGUAGES} two-letter lower-case codes such as en."
-        )
-    return codes or None
-
-
-def _search_request(args: SearchArgs) -> SearchRequest:
-    """The search the arguments describe; every rule between them is here."""
-    queries = _checked_queries(args.query)
-    updated = (args.updated_after, args.updated_before)
-    checked_span(("updated_after", "updated_before"), *updated)
-    if args.recency is not None and any(value is not None for value in updated):
-        raise invalid("recency", "cannot be combined with a date filter.")
-    return SearchRequest(
-        queries=queries,
-        search_type=args.search_type,
-        filters=filters_of(args),
-        updated_after=args.updated_after,
-        updated_before=args.updated_before,
-        languages=_checked_languages(args.languages),
-        max_tokens=args.max_tokens,
-        max_tokens_per_page=args.max_tokens_per_page,
-    )
-
-
-def _search_warnings(wanted: SearchRequest, hits: list[Hit]) -> list[str]:
+def _search_warnings(args: SearchArgs, body: Mapping[str, Json], hits: list[Hit]) -> list[str]:
     """What a reader should know about a list of hits."""
     warnings = []
-    if len(wanted.queries) > 1:
+    if isinstance(body["query"], list):
         warnings.append(
             "The API merges several queries into one list and does not say which query found "
             "what; make one call per query where that matters."
         )
-    expected = wanted.filters.max_results or DEFAULT_SEARCH_RESULTS
-    if wanted.max_tokens is not None and len(hits) < expected:
+    expected = args.max_results or DEFAULT_SEARCH_RESULTS
+    if args.max_tokens is not None and len(hits) < expected:
         warnings.append(
             f"{len(hits)} of up to {expected} results: max_tokens makes the API drop whole results"
-            f"{'' if wanted.filters.max_results else ', or the query has few hits'}."
+            f"{'' if args.max_results else ', or the query has few hits'}."
         )
     if not hits:
-        sent = {k: v for k, v in search_body(wanted).items() if k not in {"query", "search_type"}}
-        used = f"with the filters {json_text(sent)}" if sent else "without any filter"
-        warnings.append(f"No results, {used}. Use other words or fewer filters.")
-    return warnings + outside_domains([hit.url for hit in hits], wanted.filters.domains)
+        sent = {k: v for k, v in body.items() if k not in {"query", "search_type"}}
+        advice = f" with the filters {json_text(sent)}; use fewer or other words" if sent else ""
+        warnings.append(f"No results{advice or ': use other words'}.")
+    return warnings + outside_domains((hit.url for hit in hits), body.get("search_domain_filter"))
 
 
-def _search_errand(wanted: SearchRequest) -> RequestPlan:
-    """The errand of a search."""
-
+def _search_plan(args: SearchArgs) -> RequestPlan:
     def read(reply: Reply) -> ParsedReply:
         hits, notes = read_search(reply.body)
         number = text_in(reply.body, "id") or reply.request_id
         number = number if number and re.fullmatch(r"[\w.-]{1,100}", number) else None
-        return ParsedReply((hits, notes), search_usage(wanted.search_type), request_id=number)
+        return ParsedReply((hits, notes), search_usage(args.search_type), request_id=number)
 
     def keep(reading: ParsedReply) -> StoredAnswer:
         hits, notes = reading.value
         extra = {"results": hits, "warnings": notes}
         return StoredAnswer("completed", hits_text(hits), [], extra=extra)
 
-    body = search_body(wanted)
-    title = " | ".join(wanted.queries)
-    price = SEARCH_PRICES[wanted.search_type]
+    body = search_body(args)
+    title = " | ".join([args.query] if isinstance(args.query, str) else args.query)
+    price = SEARCH_PRICES[args.search_type]
     return RequestPlan("search", SEARCH_PATH, body, title, read, keep, estimate_nano=price)
 
 
@@ -8951,22 +8920,20 @@ def _search_errand(wanted: SearchRequest) -> RequestPlan:
 def do_search(call: Call, args: SearchArgs) -> SearchResult:
     """Search the web."""
     project = checked_project(args.project)
-    if args.search_type not in SEARCH_PRICES:
-        raise invalid("search_type", "must be fast or web.")
-    wanted = _search_request(args)
-    flight = paid_post(call, _search_errand(wanted), project, fresh=args.fresh)
+    plan = _search_plan(args)
+    flight = paid_post(call, plan, project, fresh=args.fresh)
     if flight.reading is None:
         call.warn(handed_off(flight, call.settings.wait_s))
         hits, notes, usage, number = [], [], Usage(), None
     else:
         hits, notes = flight.reading.value
         usage, number = flight.reading.usage, flight.reading.request_id
-        notes = [*notes, *_search_warnings(wanted, hits)]
+        notes = [*notes, *_search_warnings(args, plan.body, hits)]
     result = SearchResult(
         results=hits,
         warnings=[*notes, *call.warnings],
         count=len(hits),
-        query_count=len(wanted.queries),
+        query_count=1 if isinstance(args.query, str) else len(args.query),
         search_type=args.search_type,
         request_id=number,
         cost_usd=usd_text(usage.cost_nano),
@@ -9042,13 +9009,6 @@ class DecideCall(NamedTuple):
     project: str
 
 
-def _checked_decider(model: str) -> str:
-    """Any model id may be named: the API adds models, and says itself which it does not know."""
-    if not re.fullmatch(r"[A-Za-z0-9._:/@+-]+", model):
-        raise invalid("model", "must be a model id of letters, digits and . _ : / @ + -.")
-    return model
-
-
 def _picture_at(folder: str, name: str) -> tuple[int, str]:
     """The tiles and the data URL of a picture below the folder."""
     if "://" in name or name.lstrip().lower().startswith("data:"):
@@ -9088,7 +9048,7 @@ def _pictures(settings: Settings, names: Sequence[str], other_bytes: int) -> tup
 
 def _sitting(settings: Settings, args: DecideArgs) -> DecideCall:
     """The call that the arguments describe; everything that can be refused is refused here."""
-    project, model = checked_project(args.project), _checked_decider(args.model)
+    project, model = checked_project(args.project), checked_model(args.model)
     # The order matters: no file is opened for a call that is refused for its words.
     questions = checked_questions(args.questions)
     text = checked_state(args.state, len(args.images or []))

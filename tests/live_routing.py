@@ -30,8 +30,8 @@ def picked_tiers(runtime: pro.Runtime) -> list[tuple[str, pro.Routing, str]]:
     found = []
     for wanted, prompt in prompts():
         call = pro.Call(runtime, pro.TOOLS[f"{pro.PREFIX}ask"])
-        route = pro.route_of(runtime.settings, None, None, None)
-        found.append((wanted, pro.routed(call, route, prompt, "live-routing").routing, prompt))
+        usual = pro.routing_of(runtime.settings, pro.AskArgs(prompt))
+        found.append((wanted, pro.routed(call, usual, prompt, "live-routing"), prompt))
     return found
 
 

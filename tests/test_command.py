@@ -362,12 +362,14 @@ class Showing(unittest.TestCase):
             fenced = here.line("ask 'hello there' --depth fast --fence")
         self.assertEqual((said.status, said.err), (0, ""))
         self.assertTrue(said.out.startswith('You asked "hello there".'), said.out)
-        self.assertIn("\nSources:\n1. hello there", said.out)
+        self.assertIn("\nSources:\n[1] hello there", said.out)
         self.assertRegex(said.out, r"\nUsage: \d+ tokens, cost 0\.\d+ USD \(reported\)[^\n]*\n\Z")
         self.assertNotIn("untrusted-web-content", said.out)
         self.assertNotIn("\x1b", said.out)
         self.assertRegex(fenced.out, r"\AThe text between the two untrusted-web-content-\w+ tags")
-        self.assertEqual(pro.for_people(fenced.out, fence=False), said.out)
+        number = re.compile(r"resp_[\w-]+|\d+ ms")  # two calls differ in these
+        shown = pro.for_people(fenced.out, fence=False)
+        self.assertEqual(number.sub("", shown), number.sub("", said.out))
 
     def test_json_is_the_structured_result_and_nothing_else(self) -> None:
         with console() as here:
@@ -810,7 +812,7 @@ class Streaming(unittest.TestCase):
             before, after = self.early(here, "Now", "Now", " or never.")
             self.assertTrue(here.fake.requests[0].body["stream"])
         self.assertEqual(before, "Now")
-        self.assertTrue(after.startswith("Now or never.\n\nNo sources.\nUsage: "), after)
+        self.assertTrue(after.startswith("Now or never.\n\nNo sources.\n"), after)
 
     def test_reasoning_before_the_answer_is_held_back(self) -> None:
         with console() as here:
