@@ -11073,6 +11073,8 @@ class Ending:
 
 def _chunks(descriptor: int) -> Iterator[bytes]:
     """What arrives until the input ends, and an end for a last line without one."""
+    with contextlib.suppress(OSError, AttributeError):  # Windows may not know the word
+        os.set_blocking(descriptor, True)
     chunk = b"\n"
     while chunk:
         try:
@@ -11084,19 +11086,20 @@ def _chunks(descriptor: int) -> Iterator[bytes]:
 
 def _input_lines(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
     """The lines in a stream, without blank ones and byte-order marks; None for one too long."""
-    parts: list[bytes] = []
-    size_bytes = 0
+    line, size_bytes = bytearray(), 0
     for chunk in chunks:
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             fits = size_bytes + len(end) <= MAX_LINE_BYTES
-            line = b"".join([*parts, end]).removeprefix(b"\xef\xbb\xbf").strip()
-            parts, size_bytes = [], 0
-            if line or not fits:
-                yield line if fits else None
+            whole = bytes(line + end).removeprefix(b"\xef\xbb\xbf").strip()
+            line, size_bytes = bytearray(), 0
+            if whole or not fits:
+                yield whole if fits else None
         size_bytes += len(rest)
-        # What is already too long is not kept, only counted, until its end is found.
-        parts = [*parts, rest] if size_bytes <= MAX_LINE_BYTES else []
+        if size_bytes <= MAX_LINE_BYTES:
+            line += rest
+        else:  # it is not kept, only counted, until its end is found
+            line.clear()
 
 
 def _take_output(descriptor: int) -> int:
@@ -11117,7 +11120,7 @@ def serve(runtime: Runtime, descriptor_in: int = 0, descriptor_out: int = 1) -> 
     """Serve one client until its end; returns the status with which the process must `leave`."""
     settings = runtime.settings
     try:
-        os.set_blocking(descriptor_in, True)
+        os.fstat(descriptor_in)
     except OSError:  # closed from the start: what is opened next would get its number
         return 0
     output = _take_output(descriptor_out)
