@@ -2548,28 +2548,47 @@ def cost_sum(usages: Sequence[Usage]) -> tuple[int | None, CostSource]:
 
 # ==== 8. Vectors ==================================================================================
 # Cuts texts into chunks, reads the provider's vectors, and scores stored vectors against a query.
-# Touches nothing: text and bytes go in, chunks and scores come out. Relies on chapter 1's limits.
-
-# What may follow a chunk, best first: the end, a blank line, a line break, a space, anything.
-_CHUNK_IS_FOLLOWED_BY = (r"\Z", r"\n[^\S\n]*\n", r"\n", r"\s", "")
+# Touches nothing: text and bytes go in, chunks and scores come out. Relies on chapters 1 and 2.
 
 
-def _first_chunk(text: str) -> str:
-    """The longest beginning of a text without outer white space that ends in the best place."""
-    some = f".{{1,{MAX_CHUNK_CHARS}}}"
-    tries = (re.match(f"{some}(?={what})", text, re.DOTALL) for what in _CHUNK_IS_FOLLOWED_BY)
-    return next(found[0] for found in tries if found)
+class Combination(NamedTuple):
+    """Which vectors can be compared: those of one model, size and encoding."""
+
+    model: str
+    dimensions: int
+    encoding: str  # int8: a signed byte for each dimension; binary: a bit
+
+    @property
+    def size_bytes(self) -> int:
+        return self.dimensions // 8 if self.encoding == "binary" else self.dimensions
+
+
+def _end_of_chunk(text: str, start: int) -> int:
+    """Where the chunk that starts here ends: at the best of the last places in its reach."""
+    end = start + MAX_CHUNK_CHARS
+    if end >= len(text):
+        return len(text)
+    for separator in ("\n\n", "\n", " "):
+        at = text.rfind(separator, start + 1, end)
+        if at > 0:
+            return at
+    # Sentences of scripts without spaces end with these; else no visible character is split.
+    at = max(text.rfind(mark, start, end) for mark in "\u3002\uff01\uff1f")
+    return at + 1 if at >= 0 else start + cut_at(text[start : end + 1], MAX_CHUNK_CHARS)
 
 
 def chunks_of(text: str) -> tuple[list[str], bool]:
-    """The text in chunks without outer white space, and whether some of it was left out."""
+    """The text in chunks without outer white space, and whether some of it was left out.
+
+    Where there are separators, these are the older server's chunks to the letter: a chunk that
+    differs is embedded, and billed, again.
+    """
     chunks: list[str] = []
-    rest = text.strip()
-    while rest and len(chunks) < MAX_CHUNKS_PER_TEXT:
-        chunk = _first_chunk(rest)
-        chunks.append(chunk.rstrip())
-        rest = rest[len(chunk) :].lstrip()
-    return chunks, bool(rest)
+    at = 0
+    while at < len(text) and len(chunks) < MAX_CHUNKS_PER_TEXT:
+        start, at = at, _end_of_chunk(text, at)
+        chunks += filter(None, [text[start:at].strip()])
+    return chunks, bool(text[at:].strip())
 
 
 def text_hash(text: str) -> str:
@@ -2580,11 +2599,8 @@ def text_hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def read_vector(encoded: object, dimensions: int, encoding: str) -> bytes:
-    """The vector's bytes out of base64; ValueError unless they are exactly as many as asked for.
-
-    `int8` is one signed byte for each dimension, `binary` one bit.
-    """
+def read_vector(encoded: object, combination: Combination) -> bytes:
+    """The vector's bytes out of base64; ValueError unless they are exactly as many as asked for."""
     import base64
 
     if not isinstance(encoded, str):
@@ -2595,9 +2611,9 @@ def read_vector(encoded: object, dimensions: int, encoding: str) -> bytes:
     # The decoder skips what it does not know: only the text these bytes are written as will do.
     if base64.b64encode(vector).decode() != encoded:
         raise ValueError("The vector is not valid base64.")
-    expected = dimensions // 8 if encoding == "binary" else dimensions
-    if len(vector) != expected:
-        raise ValueError(f"The vector has {len(vector)} bytes where {expected} were asked for.")
+    size = combination.size_bytes
+    if len(vector) != size:
+        raise ValueError(f"The vector has {len(vector)} bytes where {size} were asked for.")
     return vector
 
 
@@ -2606,23 +2622,12 @@ def _require_size(vectors: Iterable[bytes], size_bytes: int) -> None:
         raise ValueError(f"A vector to compare does not have {size_bytes} bytes.")
 
 
-def plain_cosine(a: bytes, b: bytes) -> float:
-    """The cosine similarity of two int8 vectors, as defined; a zero vector is similar to nothing.
-
-    Nothing below calls it: it says what the fast form computes, to the last bit, and tests compare.
-    """
-    import math
-
-    left, right = memoryview(a).cast("b"), memoryview(b).cast("b")
-    dot = sum(x * y for x, y in zip(left, right, strict=True))
-    norms = sum(x * x for x in left) * sum(y * y for y in right)  # below 2**53: exact as a float
-    return dot / math.sqrt(norms) if norms else 0.0
-
-
-# The dot product of a query with each of 20,000 rows of 1,024 numbers is 20 million products: a few
-# seconds of plain Python. But a Python integer is a long row of digits, and one `+` or `*` on it is
-# one loop in C. So numbers are laid side by side in one integer, each in a lane of its own, and one
-# operation works in all lanes at once. The result is exact as long as no lane grows into the next.
+# The score of an int8 vector is its cosine with the query: their dot product, divided by the
+# lengths of both. 20,000 rows of 1,024 numbers make 20 million products for the dot products, and
+# as many squares for the lengths: seconds of plain Python. But a Python integer is a long row of
+# digits, and one `+`, `&` or `*` on it is one loop in C, which does four bytes in a nanosecond. So
+# numbers are laid side by side in one integer, each in a lane of its own, and one operation works
+# in all lanes at once. The result is exact as long as no lane grows into the next.
 #
 # One integer holds one dimension of all rows, a column: its byte r is v + 128 of row r, 0 to 255.
 # As an example take the query (2, -3, 2) and the rows A = (1, 0, -4) and B = (5, 2, 0). In hex:
@@ -2648,34 +2653,70 @@ def plain_cosine(a: bytes, b: bytes) -> float:
 #
 # Shift. Each weight w brought w * 128 too much, or w * 127 if its column was flipped: here
 # 2 * 128 + 3 * 127 + 2 * 128 = 893. Without it, the dot products remain. A: -6, and B: 4.
+#
+# Lengths. The sum of a row's squares does not depend on the query and is taken once, when the
+# columns are made: a square has at most two bytes, so it is a sum of columns with the weights 1
+# and 256, whose bytes are looked up in two tables.
+#
+# Making columns is what a first search waits for. Rows come one behind the other, and a column is
+# every 1,024th byte of them: a slice. Such a walk is slow if its step is a power of two, because
+# the addresses then share a few places of the processor's cache and push each other out. With 64
+# bytes, one line of that cache, between the rows it takes less than half the time. Adding 128 to
+# every byte is no walk at all: of a byte, v + 128 is v with its top bit flipped, one `^` for all.
+_SPACER = bytes(64)
 _MOST_SUMMED = 257
 
 _SIGNED = [value - 256 if value > 127 else value for value in range(256)]
-_SHIFTED = bytes(value + 128 for value in _SIGNED)
-# A square fits two bytes, so a sum of squares is a sum of columns with the weights 1 and 256.
 _SQUARES_LOW = bytes(value * value % 256 for value in _SIGNED)
 _SQUARES_HIGH = bytes(value * value // 256 for value in _SIGNED)
 
 
-def _lanes(slices: Iterable[bytes], table: bytes) -> list[int]:
-    """One integer for each slice: its bytes, looked up in the table, as lanes of 8 bits."""
-    return [int.from_bytes(piece.translate(table), "little") for piece in slices]
+class Columns(NamedTuple):
+    """A block of int8 vectors by column."""
+
+    rows: int
+    columns: list[int]
+    norms: list[int]  # each row's sum of squares
 
 
-def _interleaved(parts: tuple[int, ...], rows: int) -> list[int]:
-    """The 32-bit lanes of the parts as one list: the first lane of each, the second of each, ..."""
-    import struct
+def laid_out(vectors: Sequence[bytes], combination: Combination) -> Columns | list[int]:
+    """A block of vectors as they are compared; ValueError if one has another size.
 
-    each = -(-rows // len(parts))
-    result = [0] * (each * len(parts))
-    for first, part in enumerate(parts):
-        # "<" reads the bytes as they were written, whatever the byte order of the machine.
-        result[first :: len(parts)] = struct.unpack(f"<{each}I", part.to_bytes(4 * each, "little"))
-    return result[:rows]
+    Int8 vectors become columns; of binary ones each is an integer of its own.
+    """
+    _require_size(vectors, combination.size_bytes)
+    if combination.encoding == "binary":
+        return [int.from_bytes(vector, "little") for vector in vectors]
+    rows, columns = len(vectors), list[int]()
+    joined, top = _SPACER.join(vectors), int.from_bytes(b"\x80" * rows, "little")
+
+    def squares() -> Iterator[tuple[int, list[int]]]:
+        # As many at a time as are summed: what is done to them then stays in the cache, too.
+        for start in range(0, combination.dimensions, _MOST_SUMMED):
+            some = range(start, min(start + _MOST_SUMMED, combination.dimensions))
+            slices = [joined[d :: combination.dimensions + len(_SPACER)] for d in some]
+            columns.extend([int.from_bytes(piece, "little") ^ top for piece in slices])
+            for weight, table in ((1, _SQUARES_LOW), (256, _SQUARES_HIGH)):
+                yield weight, [int.from_bytes(piece.translate(table), "little") for piece in slices]
+
+    # The dot product of a zero vector is 0 with any other: taken as 1 long it scores 0.0 as well.
+    norms = [norm or 1 for norm in _weighted_sums(squares(), rows)]
+    return Columns(rows, columns, norms)
+
+
+def laid_out_size(combination: Combination, rows: int) -> int:
+    """About how many bytes of memory so many vectors take, laid out block by block."""
+    # Integers keep 30 bits in 4 bytes; 36 and 40 are what the objects and their places take.
+    if combination.encoding == "binary":
+        return rows * (40 + 4 * (combination.dimensions // 30 + 1))
+    blocks = -(-rows // VECTOR_BLOCK_ROWS)
+    return combination.dimensions * (40 * blocks + 4 * (rows * 8 // 30)) + rows * 40
 
 
 def _weighted_sums(groups: Iterable[tuple[int, list[int]]], rows: int) -> list[int]:
     """For each row, the sum of its bytes in all columns, each times the weight of its group."""
+    import struct
+
     evens = int.from_bytes(b"\xff\x00" * (rows // 2 + 1), "little")
     lows = int.from_bytes(b"\xff\xff\x00\x00" * (rows // 4 + 1), "little")
     even = even_low = odd = odd_low = 0
@@ -2688,79 +2729,47 @@ def _weighted_sums(groups: Iterable[tuple[int, list[int]]], rows: int) -> list[i
             even_low += weight * (even_sums & lows)
             odd += weight * odd_sums
             odd_low += weight * (odd_sums & lows)
-    # Rows 0, 4, 8, ... then those from 1, from 2 and from 3 on.
-    return _interleaved((even_low, odd_low, (even - even_low) >> 16, (odd - odd_low) >> 16), rows)
+    # The four hold the 32-bit lanes of rows 0, 4, 8, ..., then those from 1, from 2 and from 3 on.
+    parts = (even_low, odd_low, (even - even_low) >> 16, (odd - odd_low) >> 16)
+    each = -(-rows // 4)
+    result = [0] * (4 * each)
+    for first, part in enumerate(parts):
+        result[first::4] = struct.unpack(f"<{each}I", part.to_bytes(4 * each, "little"))
+    return result[:rows]
 
 
-def columns_size(rows: int, dimensions: int) -> int:
-    """About how many bytes of memory so many vectors take by column."""
-    # Integers keep 30 bits in 4 bytes; 36 and 40 are what the objects and their places take.
-    return dimensions * (36 + 4 * (rows * 8 // 30 + 1)) + rows * 40
+def similarities(
+    blocks: Iterable[Columns | list[int]], query: bytes, combination: Combination
+) -> list[float]:
+    """The exact similarity of the query with each row of each block, in order.
 
-
-class Columns(NamedTuple):
-    """A block of int8 vectors by column, made by `build_columns` and never changed."""
-
-    rows: int
-    columns: tuple[int, ...]
-    norms: tuple[int, ...]  # each row's sum of squares
-
-    @property
-    def size_bytes(self) -> int:
-        return columns_size(self.rows, len(self.columns))
-
-
-def build_columns(vectors: Sequence[bytes], dimensions: int) -> Columns:
-    """The block of these vectors, in their order; ValueError if one has another size."""
-    _require_size(vectors, dimensions)
-    joined, rows = b"".join(vectors), len(vectors)
-    slices = [joined[dimension::dimensions] for dimension in range(dimensions)]
-    squares = [(1, _lanes(slices, _SQUARES_LOW)), (256, _lanes(slices, _SQUARES_HIGH))]
-    # The dot product of a zero vector is 0 with any other: taken as 1 long it scores 0.0 as well.
-    norms = tuple(norm or 1 for norm in _weighted_sums(squares, rows))
-    return Columns(rows, tuple(_lanes(slices, _SHIFTED)), norms)
-
-
-def _places_by_weight(weights: list[int]) -> dict[int, list[int]]:
-    """The dimensions of each weight but 0, without its sign: `~d` is d with a negative weight."""
-    places: dict[int, list[int]] = {}
-    for dimension, weight in enumerate(weights):
-        places.setdefault(abs(weight), []).append(dimension if weight > 0 else ~dimension)
-    places.pop(0, None)
-    return places
-
-
-def _groups(block: Columns, places: dict[int, list[int]]) -> Iterator[tuple[int, list[int]]]:
-    columns, flip = block.columns, int.from_bytes(b"\xff" * block.rows, "little")
-    for weight, group in places.items():
-        yield weight, [columns[d] if d >= 0 else columns[~d] ^ flip for d in group]
-
-
-def int8_scores(blocks: Iterable[Columns], query: bytes) -> list[float]:
-    """The exact cosine of the query with each row of each block, in order.
-
-    Blocks may be kept, or come from a generator that builds them one by one, to be dropped again.
+    It is the cosine of int8 vectors, and the share of equal bits of binary ones. Blocks may be
+    kept, or come from a generator that makes them one by one, to be dropped again.
     """
     import math
 
+    _require_size([query], combination.size_bytes)
+    bits, size = int.from_bytes(query, "little"), combination.dimensions
     weights = memoryview(query).cast("b").tolist()
-    places = _places_by_weight(weights)
     surplus = sum(128 * weight if weight > 0 else -127 * weight for weight in weights)
     norm = sum(weight * weight for weight in weights) or 1
-    scores: list[float] = []
+    places: dict[int, list[int]] = {}  # the dimensions of each weight: `~d` is d with a minus
+    for dimension, weight in enumerate(weights):
+        places.setdefault(abs(weight), []).append(dimension if weight > 0 else ~dimension)
+    places.pop(0, None)
+    found: list[float] = []
     for block in blocks:
-        _require_size([query], len(block.columns))
-        sums = zip(_weighted_sums(_groups(block, places), block.rows), block.norms, strict=True)
-        scores += [(total - surplus) / math.sqrt(norm * other) for total, other in sums]
-    return scores
-
-
-def binary_scores(vectors: Sequence[bytes], query: bytes, dimensions: int) -> list[float]:
-    """The share of bits in which each vector agrees with the query; ValueError at another size."""
-    _require_size([query, *vectors], dimensions // 8)
-    bits = int.from_bytes(query, "little")
-    differing = ((int.from_bytes(vector, "little") ^ bits).bit_count() for vector in vectors)
-    return [1 - count / dimensions for count in differing]
+        if isinstance(block, list):
+            found += [1 - (vector ^ bits).bit_count() / size for vector in block]
+            continue
+        columns, flip = block.columns, int.from_bytes(b"\xff" * block.rows, "little")
+        groups = (
+            (weight, [columns[d] if d >= 0 else columns[~d] ^ flip for d in dimensions])
+            for weight, dimensions in places.items()
+        )
+        sums = zip(_weighted_sums(groups, block.rows), block.norms)
+        found += [(total - surplus) / math.sqrt(norm * other) for total, other in sums]
+    return found
 
 
 def top_k(scores: Sequence[float], k: int, min_score: float | None) -> list[tuple[int, float]]:
@@ -3271,15 +3280,22 @@ def _run(db: sqlite3.Connection, sql: str, /, *values: Json, **named: Json) -> s
     return db.execute(sql, [_safe(value) for value in values])
 
 
+def rows(db: sqlite3.Connection, sql: str, /, **values: Json) -> list[dict[str, Json]]:
+    """The rows as a result shows them: the names in the statement are the keys."""
+    cursor = _run(db, sql, **values)
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row)) for row in cursor]
+
+
 def _number(db: sqlite3.Connection, sql: str, /, *values: Json, **named: Json) -> int | None:
     """The one number a statement asks for, or None."""
     row = _run(db, sql, *values, **named).fetchone()
     return None if row is None or row[0] is None else int(row[0])
 
 
-def _insert(db: sqlite3.Connection, table: str, /, **values: Json) -> int:
+def _insert(db: sqlite3.Connection, table: str, verb: str = "INSERT", /, **values: Json) -> int:
     """Add a row by its columns; its id."""
-    sql = f"INSERT INTO {table} ({', '.join(values)}) VALUES (:{', :'.join(values)})"
+    sql = f"{verb} INTO {table} ({', '.join(values)}) VALUES (:{', :'.join(values)})"
     return int(_run(db, sql, **values).lastrowid or 0)
 
 
@@ -3827,76 +3843,31 @@ def take_lease(db: sqlite3.Connection, name: str, owner: str, seconds: float) ->
 # Vectors.
 
 
-class Combination(NamedTuple):
-    """Which vectors can be compared: those of one model, size and encoding."""
-
-    model: str
-    dimensions: int
-    encoding: str
-
-
 class Chunk(NamedTuple):
-    """A piece of text with its vector; `ref` is c:<message>, j:<job> or t:<key>."""
+    """A piece of text to be indexed; `ref` is c:<message>, j:<job> or t:<key>."""
 
-    ref: str
     source: str
+    ref: str
     chat_message_id: int | None
     research_job_id: int | None
     chunk_index: int
     text: str
     text_hash: str
-    vector: bytes
-
-
-class ChunkRow(NamedTuple):
-    """A stored chunk as a search shows it."""
-
-    id: int
-    source: str
-    ref: str
-    chunk_index: int
-    text: str
-    chat_id: int | None
-    message_id: int | None
-    job_id: int | None
-
-    @property
-    def key(self) -> str | None:
-        """The key of a text of the user's own."""
-        return self.ref[2:] if self.source == "text" else None
-
-
-class ChunkGroup(NamedTuple):
-    """How many chunks of a source are stored in a combination."""
-
-    source: str
-    model: str
-    dimensions: int
-    encoding: str
-    chunks: int
-
-
-class ChunkFilter(NamedTuple):
-    """Which chunks to delete; None is any."""
-
-    source: str | None = None
-    model: str | None = None
-    dimensions: int | None = None
-    encoding: str | None = None
 
 
 _OF_COMBINATION = """FROM embedding_chunks WHERE project_id = :project_id AND model = :model
     AND dimensions = :dimensions AND encoding = :encoding
     AND (:source IS NULL OR source = :source)"""
 # Which messages and reports can be indexed. The answers of chats are there as messages already.
-_CHAT_ITEMS = """FROM chat_messages AS item JOIN chats ON chats.id = item.chat_id
-    WHERE chats.project_id = :project_id AND NOT is_blank(item.content)"""
-_JOB_ITEMS = """FROM research_jobs AS item WHERE item.project_id = :project_id
-    AND item.status = 'completed' AND NOT is_blank(item.result_text)
-    AND coalesce(item.tool, '') <> 'perplexity_chat'"""
-_NOT_INDEXED = """AND NOT EXISTS (SELECT 1 FROM embedding_chunks WHERE project_id = :project_id
-    AND ref = :prefix || item.id AND model = :model AND dimensions = :dimensions
-    AND encoding = :encoding)"""
+_INDEXABLE = {
+    "chat": """SELECT 'c:' || item.id AS ref, item.id, item.content
+        FROM chat_messages AS item JOIN chats ON chats.id = item.chat_id
+        WHERE chats.project_id = :project_id AND NOT is_blank(item.content)""",
+    "job": """SELECT 'j:' || item.id AS ref, item.id, item.result_text
+        FROM research_jobs AS item WHERE item.project_id = :project_id
+        AND item.status = 'completed' AND NOT is_blank(item.result_text)
+        AND coalesce(item.tool, '') <> 'perplexity_chat'""",
+}
 _OWNERS = {
     "chat": """SELECT 1 FROM chat_messages JOIN chats ON chats.id = chat_id
         WHERE chat_messages.id = ? AND project_id = ?""",
@@ -3911,43 +3882,50 @@ def _scope(project_id: int, combination: Combination, source: str | None) -> dic
 
 def stored_hashes(
     db: sqlite3.Connection, project_id: int, combination: Combination, source: str
-) -> dict[str, tuple[str, ...]]:
-    """For each item with vectors, the hashes of its chunks in order."""
-    sql = f"SELECT ref, text_hash {_OF_COMBINATION} ORDER BY chunk_index"
-    found: dict[str, tuple[str, ...]] = {}
-    for ref, text_hash in _run(db, sql, **_scope(project_id, combination, source)):
-        found[ref] = (*found.get(ref, ()), text_hash)
+) -> dict[str, dict[int, str]]:
+    """For each text with vectors, the hashes of its chunks by their places."""
+    sql = f"SELECT ref, chunk_index, text_hash {_OF_COMBINATION}"
+    found: dict[str, dict[int, str]] = {}
+    for ref, index, hashed in _run(db, sql, **_scope(project_id, combination, source)):
+        found.setdefault(ref, {})[index] = hashed
     return found
 
 
-def chat_items(db: sqlite3.Connection, project_id: int) -> list[tuple[str, int, str]]:
-    """The messages that can be indexed: reference, id, text."""
-    sql = f"SELECT 'c:' || item.id, item.id, item.content {_CHAT_ITEMS} ORDER BY item.id"
-    return _run(db, sql, project_id=project_id).fetchall()
+def indexable(
+    db: sqlite3.Connection, project_id: int, source: str
+) -> list[tuple[str, int | None, str]]:
+    """The messages or reports that can be indexed: reference, id, text."""
+    return _run(db, f"{_INDEXABLE[source]} ORDER BY item.id", project_id=project_id).fetchall()
 
 
-def job_items(db: sqlite3.Connection, project_id: int) -> list[tuple[str, int, str]]:
-    """The reports that can be indexed: reference, id, text."""
-    sql = f"SELECT 'j:' || item.id, item.id, item.result_text {_JOB_ITEMS} ORDER BY item.id"
-    return _run(db, sql, project_id=project_id).fetchall()
-
-
-def store_item(
-    db: sqlite3.Connection, project_id: int, combination: Combination, chunks: Sequence[Chunk]
-) -> bool:
-    """Store all chunks of one item in place of its former ones; False if the item is gone."""
-    for first in chunks[:1]:
-        owner = first.chat_message_id or first.research_job_id
-        if _number(db, _OWNERS[first.source], owner, project_id) is None:
-            return False
-        # The plus signs keep SQLite to the index of references: the other one reads every row.
-        sql = """DELETE FROM embedding_chunks WHERE project_id = :project_id AND ref = :ref
-            AND +model = :model AND +dimensions = :dimensions AND +encoding = :encoding"""
-        _run(db, sql, ref=first.ref, project_id=project_id, **combination._asdict())
+def store_chunks(
+    db: sqlite3.Connection,
+    project_id: int,
+    combination: Combination,
+    chunks: Sequence[tuple[Chunk, bytes]],
+) -> list[bool]:
+    """Store chunks with their vectors in place of former ones; False for one whose text is gone."""
     common = {**combination._asdict(), "project_id": project_id, "created_at": now_text()}
-    for chunk in chunks:
-        _insert(db, "embedding_chunks", **chunk._asdict(), **common)
-    return True
+    kept = []
+    for chunk, vector in chunks:
+        owner = chunk.chat_message_id or chunk.research_job_id
+        kept.append(_number(db, _OWNERS[chunk.source], owner, project_id) is not None)
+        if kept[-1]:
+            # A new row with a larger id: that is how those who hold vectors see the change.
+            _insert(db, "embedding_chunks", "REPLACE", **chunk._asdict(), vector=vector, **common)
+    return kept
+
+
+def drop_tails(
+    db: sqlite3.Connection, project_id: int, combination: Combination, lengths: Mapping[str, int]
+) -> None:
+    """Remove the last chunks of texts that have become shorter; by reference, what they have."""
+    # The plus signs keep SQLite to the index of references: the other one reads every row.
+    sql = """DELETE FROM embedding_chunks WHERE project_id = :project_id AND ref = :ref
+        AND chunk_index >= :length
+        AND +model = :model AND +dimensions = :dimensions AND +encoding = :encoding"""
+    for ref, length in lengths.items():
+        _run(db, sql, ref=ref, length=length, project_id=project_id, **combination._asdict())
 
 
 def combination_state(
@@ -3959,62 +3937,46 @@ def combination_state(
     return int(count), int(last)
 
 
-def chunk_count(db: sqlite3.Connection, project_id: int, combination: Combination) -> int:
-    """How many chunks of a combination a project has."""
-    return combination_state(db, project_id, combination)[0]
-
-
-def vector_blocks(
-    db: sqlite3.Connection,
-    project_id: int,
-    combination: Combination,
-    source: str | None,
-    rows: int,
+def stored_vectors(
+    db: sqlite3.Connection, project_id: int, combination: Combination, source: str | None
 ) -> Iterator[list[tuple[int, bytes]]]:
-    """Ids and vectors by id, in blocks of so many rows."""
+    """Ids and vectors by id, in blocks."""
     sql = f"SELECT id, vector {_OF_COMBINATION} ORDER BY id"
     found = _run(db, sql, **_scope(project_id, combination, source))
-    while block := found.fetchmany(rows):
-        yield block
+    return iter(functools.partial(found.fetchmany, VECTOR_BLOCK_ROWS), [])
 
 
-def chunks_by_ids(db: sqlite3.Connection, ids: Iterable[int]) -> dict[int, ChunkRow]:
-    """The chunks of these ids, those that are still there."""
-    sql = """SELECT embedding_chunks.id, source, ref, chunk_index, text, chat_id,
-        chat_message_id, research_job_id FROM embedding_chunks
-        LEFT JOIN chat_messages ON chat_messages.id = chat_message_id
-        WHERE embedding_chunks.id = ?"""
-    rows = (_run(db, sql, number).fetchone() for number in ids)
-    return {row[0]: ChunkRow(*row) for row in rows if row}
+def chunk_row(db: sqlite3.Connection, number: int) -> dict[str, Json] | None:
+    """A stored chunk as a search shows it, if it is still there."""
+    sql = """SELECT source, chunk_index, text, chat_id, chat_message_id AS message_id,
+        research_job_id AS job_id, CASE source WHEN 'text' THEN substr(ref, 3) END AS key
+        FROM embedding_chunks LEFT JOIN chat_messages ON chat_messages.id = chat_message_id
+        WHERE embedding_chunks.id = :id"""
+    return next(iter(rows(db, sql, id=number)), None)
 
 
-def chunk_groups(db: sqlite3.Connection, project_id: int) -> list[ChunkGroup]:
-    """What is stored, by source and combination."""
-    sql = """SELECT source, model, dimensions, encoding, count(*) FROM embedding_chunks
-        WHERE project_id = ? GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"""
-    return [ChunkGroup(*row) for row in _run(db, sql, project_id)]
+def chunk_groups(db: sqlite3.Connection, project_id: int) -> list[dict[str, Json]]:
+    """How many chunks are stored, by source and combination."""
+    sql = """SELECT source, model, dimensions, encoding, count(*) AS chunks FROM embedding_chunks
+        WHERE project_id = :id GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"""
+    return rows(db, sql, id=project_id)
 
 
-def unindexed(db: sqlite3.Connection, project_id: int, combination: Combination) -> tuple[int, int]:
-    """How many messages and how many reports have no vector in a combination."""
-    values = {**combination._asdict(), "project_id": project_id}
-    counts = []
-    for prefix, items in (("c:", _CHAT_ITEMS), ("j:", _JOB_ITEMS)):
-        sql = f"SELECT count(*) {items} {_NOT_INDEXED}"
-        counts.append(_number(db, sql, prefix=prefix, **values) or 0)
-    return counts[0], counts[1]
+def unindexed(
+    db: sqlite3.Connection, project_id: int, combination: Combination, source: str
+) -> int:
+    """How many messages, or reports, have no vector in a combination."""
+    sql = f"""SELECT count(*) FROM ({_INDEXABLE[source]}) AS item WHERE NOT EXISTS
+        (SELECT 1 {_OF_COMBINATION} AND ref = item.ref)"""
+    return _number(db, sql, **_scope(project_id, combination, source)) or 0
 
 
-def delete_chunks(db: sqlite3.Connection, project_id: int, which: ChunkFilter) -> int:
-    """Delete a project's chunks that match; how many."""
-    # A value that cannot be stored matches nothing: bound as NULL it would match everything.
-    if any(value is not None and _safe(value) is None for value in which):
-        return 0
-    sql = """DELETE FROM embedding_chunks WHERE project_id = :project_id
-        AND (:source IS NULL OR source = :source) AND (:model IS NULL OR model = :model)
-        AND (:dimensions IS NULL OR dimensions = :dimensions)
-        AND (:encoding IS NULL OR encoding = :encoding)"""
-    return _run(db, sql, project_id=project_id, **which._asdict()).rowcount
+def delete_chunks(db: sqlite3.Connection, project_id: int, **which: Json) -> int:
+    """Delete a project's chunks with these values, where they are not None; how many."""
+    wanted = {name: value for name, value in which.items() if value is not None}
+    sql = "".join(f" AND {name} = :{name}" for name in wanted)
+    sql = f"DELETE FROM embedding_chunks WHERE project_id = :project_id{sql}"
+    return _run(db, sql, project_id=project_id, **wanted).rowcount
 
 
 # ---- spend caps
@@ -5374,9 +5336,9 @@ def decisions_text(answers: Mapping[str, Decision]) -> str:
 
 
 # ---- Embeddings
-# A text becomes an item, an item chunks; chunks travel in batches, and vectors come back by number.
-# Reading them is strict where the rest of this chapter is tolerant: a vector in the wrong place
-# would be found under the wrong text for ever, and nobody could tell.
+# A text is cut into chunks; those without a current vector travel in batches, and vectors come back
+# by number. Reading them is strict where the rest of this chapter is tolerant: a vector in the
+# wrong place would be found under the wrong text for ever, and nobody could tell.
 
 # The API takes 120,000 tokens in a request. There is no counting them here, but a token is at least
 # one byte of text, so that many bytes are never too many. English fills a batch by characters.
@@ -5384,37 +5346,15 @@ _MAX_BATCH_BYTES = 120_000
 _ENCODINGS = {"int8": "base64_int8", "binary": "base64_binary"}
 
 
-class Item(NamedTuple):
-    """A text that can be indexed, in chunks."""
+class IndexPlan(NamedTuple):
+    """What an index call has to do."""
 
-    source: str
-    ref: str  # how storage names it
-    number: int | None  # the id of its message or job
-    chunks: list[str]
-    left_out: bool  # whether it is longer than what can be indexed
-
-
-class Piece(NamedTuple):
-    """One chunk of an item, to be embedded."""
-
-    item: Item
-    at: int  # its place among the item's chunks
-
-
-class Plan(NamedTuple):
-    """What an index call does: the items it embeds, and what it leaves alone."""
-
-    taken: list[Item]
-    current: int  # items whose vectors are stored already
-    pending: int  # chunks without current vectors, those of the taken items included
+    taken: list[Chunk]  # those it embeds
+    pending: int  # chunks without a current vector, the taken ones included
     growth: int  # by how many chunks the store will have grown
-
-
-class Gathered(NamedTuple):
-    """The items whose last chunk has arrived, and the beginning of one whose has not."""
-
-    complete: list[tuple[Item, list[bytes]]]
-    begun: list[bytes]
+    current: int  # texts whose vectors are all there
+    tails: dict[str, int]  # texts that have become shorter, with the chunks they have now
+    too_long: list[str]  # texts of which a part is left out, by name
 
 
 def without_key(text: str, key: str | None) -> str:
@@ -5422,17 +5362,17 @@ def without_key(text: str, key: str | None) -> str:
     return text.replace(key, REDACTED) if key and len(key) >= MIN_SECRET_CHARS else text
 
 
-def _size_text(high: int, whose: str) -> str:
-    """What a size must be; a multiple of 8 because binary vectors are whole bytes."""
-    return f"must be a whole number from {MIN_DIMENSIONS} to {high}{whose}, a multiple of 8."
-
-
 def checked_size(dimensions: int | None, model: str | None) -> int | None:
     """A vector size that the model has, or any model if none is named."""
     high = EMBED_SIZES[model] if model else max(EMBED_SIZES.values())
+    # A multiple of 8 because binary vectors are whole bytes.
     if dimensions is None or (MIN_DIMENSIONS <= dimensions <= high and dimensions % 8 == 0):
         return dimensions
-    raise invalid("dimensions", _size_text(high, f" for {model}" if model else ""))
+    whose = f" for {model}" if model else ""
+    raise invalid(
+        "dimensions",
+        f"must be a whole number from {MIN_DIMENSIONS} to {high}{whose}, a multiple of 8.",
+    )
 
 
 def checked_combination(
@@ -5449,34 +5389,12 @@ def combination_text(combination: Combination) -> str:
     return f"{combination.model}, {combination.dimensions}, {combination.encoding}"
 
 
-def item_of(source: str, ref: str, number: int | None, text: str) -> Item:
-    """A text cut into chunks."""
-    chunks, left_out = chunks_of(text)
-    return Item(source, ref, number, chunks, left_out)
-
-
-def item_name(item: Item) -> str:
-    """An item as a message names it."""
-    if item.source == "text":
-        return f'key "{one_line(item.ref[2:], 60)}"'
-    return f"{'chat message' if item.source == 'chat' else 'job'} {item.number}"
-
-
-def piece_name(piece: Piece) -> str:
+def chunk_name(chunk: Chunk) -> str:
     """A chunk as a message names it."""
-    several = len(piece.item.chunks) > 1
-    return f"{item_name(piece.item)}{f', chunk {piece.at}' if several else ''}"
-
-
-def _entry_problem(entry: dict[str, Json]) -> str:
-    """The rule that an entry breaks, if any."""
-    if set(entry) != {"key", "text"}:
-        return "each entry is an object with key and text and nothing else"
-    for name, most in (("key", MAX_KEY_CHARS), ("text", MAX_ITEM_CHARS)):
-        text = entry[name]
-        if not isinstance(text, str) or not text.strip() or len(text) > most:
-            return f"each {name} is non-blank and at most {most} characters"
-    return ""
+    number = chunk.chat_message_id or chunk.research_job_id
+    words = {"chat": f"chat message {number}", "job": f"job {number}"}
+    named = words.get(chunk.source) or f'key "{one_line(chunk.ref[2:], 60)}"'
+    return f"{named}, chunk {chunk.chunk_index}" if chunk.chunk_index else named
 
 
 def checked_texts(entries: list[dict[str, Json]] | None) -> dict[str, str]:
@@ -5485,31 +5403,46 @@ def checked_texts(entries: list[dict[str, Json]] | None) -> dict[str, str]:
         raise invalid("items", f"1 to {MAX_ITEMS} objects with key and text are required.")
     texts: dict[str, str] = {}
     for place, entry in enumerate(entries, 1):
-        problem = _entry_problem(entry)
-        if not problem and entry["key"] in texts:
-            problem = "each key is used once"
+        problem = "each key is used once" if entry.get("key") in texts else ""
+        for name, most in (("text", MAX_ITEM_CHARS), ("key", MAX_KEY_CHARS)):
+            text = entry.get(name)
+            if not isinstance(text, str) or not text.strip() or len(text) > most:
+                problem = f"each {name} is non-blank and at most {most} characters"
         if problem:
             raise invalid("items", f"{problem}; entry {place} is not so.")
         texts[entry["key"]] = entry["text"]
     return texts
 
 
-def plan_of(items: Sequence[Item], stored: Mapping[str, Sequence[str]], limit: int) -> Plan:
-    """Which items to embed: whole ones, until they have `limit` chunks, and at least one."""
-    taken: list[Item] = []
-    current = pending = chunks = growth = 0
-    for item in items:
-        before = stored.get(item.ref, ())
-        # One changed chunk moves all that follow it, so an item is current as a whole or not.
-        if tuple(map(text_hash, item.chunks)) == tuple(before):
-            current += 1
-            continue
-        pending += len(item.chunks)
-        if chunks < limit:
-            taken.append(item)
-            chunks += len(item.chunks)
-            growth += len(item.chunks) - len(before)
-    return Plan(taken, current, pending, growth)
+def index_plan(
+    source: str,
+    texts: Iterable[tuple[str, int | None, str]],
+    stored: Mapping[str, Mapping[int, str]],
+    limit: int,
+) -> IndexPlan:
+    """What to embed: all that whole texts lack, until that is `limit` chunks; at least of one."""
+    taken: list[Chunk] = []
+    tails: dict[str, int] = {}
+    too_long: list[str] = []
+    current = pending = growth = 0
+    for ref, number, text in texts:
+        pieces, is_cut = chunks_of(text)
+        known, hashes = stored.get(ref, {}), list(map(text_hash, pieces))
+        owner = (number if source == "chat" else None, number if source == "job" else None)
+        chunks = [
+            Chunk(source, ref, *owner, at, piece, hashes[at])
+            for at, piece in enumerate(pieces)
+            if known.get(at) != hashes[at]
+        ]
+        if known and max(known) >= len(pieces):
+            tails[ref] = len(pieces)
+        current += not chunks
+        pending += len(chunks)
+        if chunks and len(taken) < limit:
+            taken += chunks
+            growth += len(pieces) - len(known)
+            too_long += [chunk_name(chunks[0]).partition(", chunk ")[0]] if is_cut else []
+    return IndexPlan(taken, pending, growth, current, tails, too_long)
 
 
 def _size_bytes(text: str) -> int:
@@ -5517,42 +5450,19 @@ def _size_bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def batches_of(items: Iterable[Item]) -> Iterator[list[Piece]]:
-    """The items' chunks in order, in batches that one request takes."""
-    batch: list[Piece] = []
+def batches_of(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+    """The chunks in order, in batches that one request takes."""
+    batch: list[Chunk] = []
     chars = size_bytes = 0
-    for item in items:
-        for at, text in enumerate(item.chunks):
-            chars, size_bytes = chars + len(text), size_bytes + _size_bytes(text)
-            full = chars > MAX_BATCH_CHARS or size_bytes > _MAX_BATCH_BYTES
-            if full or len(batch) == MAX_BATCH_INPUTS:
-                yield batch
-                batch, chars, size_bytes = [], len(text), _size_bytes(text)
-            batch.append(Piece(item, at))
+    for chunk in chunks:
+        chars, size_bytes = chars + len(chunk.text), size_bytes + _size_bytes(chunk.text)
+        full = chars > MAX_BATCH_CHARS or size_bytes > _MAX_BATCH_BYTES
+        if full or len(batch) == MAX_BATCH_INPUTS:
+            yield batch
+            batch, chars, size_bytes = [], len(chunk.text), _size_bytes(chunk.text)
+        batch.append(chunk)
     if batch:
         yield batch
-
-
-def gathered(begun: list[bytes], pieces: Sequence[Piece], vectors: Sequence[bytes]) -> Gathered:
-    """Sort a batch's vectors into items; `begun` are those that its first item had before."""
-    complete = []
-    # Chunks travel in order, so at most the last item of a batch goes on in the next one.
-    for piece, vector in zip(pieces, vectors, strict=True):
-        begun = [*begun, vector]
-        if piece.at == len(piece.item.chunks) - 1:
-            complete.append((piece.item, begun))
-            begun = []
-    return Gathered(complete, begun)
-
-
-def chunk_rows(item: Item, vectors: Sequence[bytes]) -> list[Chunk]:
-    """An item as it is stored."""
-    message = item.number if item.source == "chat" else None
-    job = item.number if item.source == "job" else None
-    return [
-        Chunk(item.ref, item.source, message, job, index, text, text_hash(text), vector)
-        for index, (text, vector) in enumerate(zip(item.chunks, vectors, strict=True))
-    ]
 
 
 def embed_body(texts: list[str], combination: Combination) -> dict[str, Json]:
@@ -5568,39 +5478,36 @@ def embed_body(texts: list[str], combination: Combination) -> dict[str, Json]:
     )
 
 
-def embed_estimate(texts: Sequence[str], model: str) -> int:
+def embed_estimate(texts: Iterable[str], model: str) -> int:
     """The most that embedding these texts can cost, in nano-USD."""
     return sum(map(_size_bytes, texts)) * EMBED_PRICES[model]
-
-
-def _bad_vectors(problem: str) -> ToolError:
-    """The refusal of a whole reply; which text it concerns is in the problem."""
-    return ToolError(
-        "unexpected_response",
-        f"The API's reply cannot be used: {problem} Nothing of this request was stored, and it "
-        "may have been billed; see perplexity_usage before you repeat it.",
-        sent=True,
-    )
 
 
 def read_vectors(body: Json, names: Sequence[str], combination: Combination) -> list[bytes]:
     """One vector for each name, placed by its index; anything else refuses them all."""
     found: dict[int, bytes] = {}
-    for entry in list_in(body, "data"):
-        # Replies come in any order; an entry without its number could be anybody's.
-        place = count_of(entry.get("index")) if isinstance(entry, dict) else None
-        if place is None or place >= len(names):
-            raise _bad_vectors(f"it has a vector that belongs to none of {len(names)} texts.")
-        if place in found:
-            raise _bad_vectors(f"it has two vectors for {names[place]}.")
-        encoded = entry.get("embedding")
-        try:
-            found[place] = read_vector(encoded, combination.dimensions, combination.encoding)
-        except ValueError as error:
-            raise _bad_vectors(f"{names[place]}: {error}") from None
-    for place, name in enumerate(names):
-        if place not in found:
-            raise _bad_vectors(f"it has no vector for {name}.")
+    try:
+        for entry in list_in(body, "data"):
+            # Replies come in any order; an entry without its number could be anybody's.
+            place = count_of(entry.get("index")) if isinstance(entry, dict) else None
+            if place is None or place >= len(names):
+                raise ValueError(f"it has a vector that belongs to none of {len(names)} texts.")
+            if place in found:
+                raise ValueError(f"it has two vectors for {names[place]}.")
+            try:
+                found[place] = read_vector(entry.get("embedding"), combination)
+            except ValueError as error:
+                raise ValueError(f"{names[place]}: {error}") from None
+        for place, name in enumerate(names):
+            if place not in found:
+                raise ValueError(f"it has no vector for {name}.")
+    except ValueError as error:
+        raise ToolError(
+            "unexpected_response",
+            f"The API's reply cannot be used: {error} Nothing of this request was stored, and it "
+            "may have been billed; see perplexity_usage before you repeat it.",
+            sent=True,
+        ) from None
     return [found[place] for place in range(len(names))]
 
 
@@ -6830,64 +6737,27 @@ def paid_posts(
 # lays out what is missing: by the time the answer is there, the first search is as quick as any.
 
 _ID_BYTES = 40  # of a row's id: the number and its place in a list
-_VECTOR_BYTES = 41  # of a vector kept as bytes, beside the bytes themselves
 
 
 class VectorSet(NamedTuple):
     """Which stored vectors a search compares; no source means those of all."""
 
-    database: str
     project_id: int
     combination: Combination
     source: str | None
 
 
 class LoadedVectors(NamedTuple):
-    """Vectors laid out for searching, and the state of the table in which they were read.
-
-    A block is Columns, or a list of vectors where they are binary.
-    """
+    """Vectors laid out for searching, and the state of the table in which they were read."""
 
     state: tuple[int, int]
     ids: list[int]
-    blocks: list[Json]
+    blocks: list[Columns | list[int]]
     size_bytes: int
 
 
-def _laid_size(combination: Combination, rows: int) -> int:
-    """How many bytes of memory so many vectors will take, laid out."""
-    if combination.encoding == "binary":
-        return rows * (_ID_BYTES + _VECTOR_BYTES + combination.dimensions // 8)
-    blocks, rest = divmod(rows, VECTOR_BLOCK_ROWS)
-    full = columns_size(VECTOR_BLOCK_ROWS, combination.dimensions)
-    return rows * _ID_BYTES + blocks * full + columns_size(rest, combination.dimensions)
-
-
-def _scores(combination: Combination, blocks: Iterable[Json], query: bytes) -> list[float]:
-    """The similarity of the query with each row of the blocks, in order."""
-    if combination.encoding != "binary":
-        return int8_scores(blocks, query)
-    size = combination.dimensions
-    return [score for block in blocks for score in binary_scores(block, query, size)]
-
-
-def _blocks(db: sqlite3.Connection, shelf: VectorSet, ids: list[int]) -> Iterator[Json]:
-    """The stored vectors, block by block; their ids are added to the list."""
-    combination = shelf.combination
-    rows = vector_blocks(db, shelf.project_id, combination, shelf.source, VECTOR_BLOCK_ROWS)
-    for block in rows:
-        # Rows come by id, and equal scores stay in the order of the rows: that makes it stable.
-        ids += [number for number, _ in block]
-        vectors = [vector for _, vector in block]
-        block.clear()  # storage still holds the list, and would hold the vectors with it
-        if combination.encoding == "binary":
-            yield vectors
-        else:
-            yield build_columns(vectors, combination.dimensions)
-
-
 @contextlib.contextmanager
-def _sound(combination: Combination) -> Iterator[None]:
+def _undamaged(combination: Combination) -> Iterator[None]:
     """Turn what malformed stored vectors raise into a ToolError."""
     try:
         yield
@@ -6897,6 +6767,19 @@ def _sound(combination: Combination) -> Iterator[None]:
             f"Stored vectors of {combination_text(combination)} are damaged. Remove them with "
             "perplexity_embed delete and index the texts again.",
         ) from None
+
+
+def _blocks(
+    db: sqlite3.Connection, wanted: VectorSet, ids: list[int], pause: Callable[[], Any] = bool
+) -> Iterator[Columns | list[int]]:
+    """The stored vectors laid out, block by block; their ids are added to the list."""
+    for block in stored_vectors(db, *wanted):
+        # Rows come by id, and equal scores stay in the order of the rows: that makes it stable.
+        ids += [number for number, _ in block]
+        vectors = [vector for _, vector in block]
+        block.clear()  # storage still holds the list, and would hold the vectors with it
+        pause()
+        yield laid_out(vectors, wanted.combination)
 
 
 def await_turn(call: Call, ready: Callable[[float], Json], problem: str) -> None:
@@ -6916,79 +6799,61 @@ class Vectors:
 
     def __init__(self, settings: Settings) -> None:
         self._limit_bytes = settings.vector_cache_mb << 20
-        self._settings = settings
         self._lock = threading.Lock()
-        self._laid: dict[VectorSet, LoadedVectors] = {}  # the least recently used first
+        self._loaded: dict[VectorSet, LoadedVectors] = {}  # the least recently used first
         self._turns: dict[str, threading.Lock] = {}
         self._aloft: dict[str, list[Request]] = {}
 
-    def shelf(self, project_id: int, combination: Combination, source: str | None) -> VectorSet:
-        """Where the vectors of a search stand."""
-        return VectorSet(str(database_path(self._settings)), project_id, combination, source)
-
-    def prefetch(self, call: Call, shelf: VectorSet, state: tuple[int, int]) -> None:
+    def prefetch(self, store: Store, wanted: VectorSet, state: tuple[int, int]) -> None:
         """Lay out what is not, in a thread of its own, while the caller waits for an answer."""
 
-        def lay() -> None:
-            with self._lock:
-                self._found(call.store, shelf)
+        def lay_out() -> None:
+            with self._lock, contextlib.suppress(ToolError):  # the search itself says what is wrong
+                self._found(store, wanted)
 
-        known = self._laid.get(shelf)
-        if (known is None or known.state != state) and call.runtime.take_slot(0):
-            call.runtime.launch(Request(), paid=False, work=lay)
+        known = self._loaded.get(wanted)
+        if (known is None or known.state != state) and not self._lock.locked():
+            threading.Thread(target=lay_out, name="vectors", daemon=True).start()
 
-    def scores(self, call: Call, shelf: VectorSet, query: bytes) -> tuple[list[int], list[float]]:
+    def similarities(
+        self, call: Call, wanted: VectorSet, query: bytes
+    ) -> tuple[list[int], list[float]]:
         """The ids of all rows, smallest first, and the similarity of each with the query."""
         busy = "Other searches are at work; search again in a minute."
         await_turn(call, lambda seconds: self._lock.acquire(timeout=seconds), busy)
         try:
-            laid = self._found(call.store, shelf)
-            with _sound(shelf.combination):
-                if laid is not None:
-                    return laid.ids, _scores(shelf.combination, laid.blocks, query)
-                return self._streamed(call, shelf, query)
+            loaded = self._found(call.store, wanted)
+            with _undamaged(wanted.combination):
+                if loaded is not None:
+                    found = similarities(loaded.blocks, query, wanted.combination)
+                    return loaded.ids, found
+                # What does not fit into the cache is dropped again, block by block.
+                ids: list[int] = []
+                with call.store.reading() as db:
+                    blocks = _blocks(db, wanted, ids, lambda: call.pause(0))
+                    return ids, similarities(blocks, query, wanted.combination)
         finally:
             self._lock.release()
 
-    def _streamed(
-        self, call: Call, shelf: VectorSet, query: bytes
-    ) -> tuple[list[int], list[float]]:
-        """Scores of vectors that do not fit into the cache: each block is dropped after use."""
-        ids: list[int] = []
-
-        def blocks(db: sqlite3.Connection) -> Iterator[Json]:
-            for block in _blocks(db, shelf, ids):
-                call.pause(0)
-                yield block
-
-        with call.store.reading() as db:
-            return ids, _scores(shelf.combination, blocks(db), query)
-
-    def _found(self, store: Store, shelf: VectorSet) -> LoadedVectors | None:
+    def _found(self, store: Store, wanted: VectorSet) -> LoadedVectors | None:
         """The vectors laid out, read again where the table has changed; None if they do not fit."""
-        laid = self._laid.pop(shelf, None)
-        with store.reading() as db, _sound(shelf.combination):
-            state = combination_state(db, shelf.project_id, shelf.combination, shelf.source)
-            if laid is not None and laid.state != state:
-                laid = None  # let go of before the new ones are read
-            if laid is None:
-                laid = self._read(db, shelf, state)
-        if laid is not None:
-            self._laid[shelf] = laid
-        return laid
-
-    def _read(
-        self, db: sqlite3.Connection, shelf: VectorSet, state: tuple[int, int]
-    ) -> LoadedVectors | None:
-        """Lay the stored vectors out, in place of those that were not used for longest."""
-        # The room is made before it is needed, or old and new would be in memory together.
-        size = _laid_size(shelf.combination, state[0])
-        if size > self._limit_bytes:
-            return None
-        while sum(laid.size_bytes for laid in self._laid.values()) + size > self._limit_bytes:
-            del self._laid[next(iter(self._laid))]
-        ids: list[int] = []
-        return LoadedVectors(state, ids, list(_blocks(db, shelf, ids)), size)
+        loaded = self._loaded.pop(wanted, None)
+        with store.reading() as db, _undamaged(wanted.combination):
+            state = combination_state(db, *wanted)
+            if loaded is None or loaded.state != state:
+                loaded = None  # let go of before the new ones are read
+                size = state[0] * _ID_BYTES + laid_out_size(wanted.combination, state[0])
+                if size > self._limit_bytes:
+                    return None
+                # The room is made before it is needed: the least recently used goes first.
+                while sum(other.size_bytes for other in self._loaded.values()) + size > (
+                    self._limit_bytes
+                ):
+                    del self._loaded[next(iter(self._loaded))]
+                ids: list[int] = []
+                loaded = LoadedVectors(state, ids, list(_blocks(db, wanted, ids)), size)
+        self._loaded[wanted] = loaded
+        return loaded
 
     @contextlib.contextmanager
     def turn(self, call: Call, project: str) -> Iterator[None]:
@@ -9247,9 +9112,8 @@ def do_decide(call: Call, args: DecideArgs) -> DecideResult:
 
 # ---- embed
 # To index is to compare: the hashes of what there is with those of what is stored. The difference
-# is embedded batch by batch, and the items that a batch completes are stored in the transaction
-# that settles its cost. So whatever ends a call, what was paid for is there, and the next call goes
-# on where this one stopped.
+# is embedded batch by batch, and each batch is stored in the transaction that settles its cost.
+# Whatever ends a call, what was paid for is there, and the next call goes on where it stopped.
 
 EmbedModel = Literal["pplx-embed-v1-0.6b", "pplx-embed-v1-4b"]
 _BATCH_MARGIN_S = 1.0  # what must be left of a call's time to send another batch
@@ -9319,7 +9183,9 @@ class EmbedResult(NamedTuple):
     calls_cost_unknown: Annotated[int | None, "Requests of unknown cost"] = None
     candidates: Annotated[int | None, "search: chunks compared"] = None
     hits: Annotated[list[Match] | None, "search: the most similar chunks, best first"] = None
-    groups: Annotated[list[ChunkGroup] | None, "status: chunks by source and combination"] = None
+    groups: Annotated[list[dict[str, Json]] | None, "status: chunks by source and combination"] = (
+        None
+    )
     unindexed_chat: Annotated[int | None, "status: messages without a vector"] = None
     unindexed_job: Annotated[int | None, "status: reports without a vector"] = None
     removed: Annotated[int | None, "delete: chunks removed"] = None
@@ -9347,28 +9213,25 @@ def _index_text(result: EmbedResult) -> str:
     )
 
 
-def _match_text(place: int, match: Match) -> str:
-    """One hit on one line."""
-    where = {
-        "chat": f"chat {match.chat_id}, message {match.message_id}",
-        "job": f"job {match.job_id}",
-    }.get(match.source, f'key "{one_line(match.key or "", MAX_KEY_CHARS)}"')
-    text = one_line(match.text, HIT_TEXT_CHARS)
-    return f"{place}. {match.score:.4f} {where}, chunk {match.chunk_index}: {text}"
-
-
 def _matches_text(result: EmbedResult) -> str:
     """The hits, one on a line, fenced: what was stored once came from anywhere."""
     if not result.hits:
         return f"No hits; {result.candidates} chunks compared."
-    lines = [_match_text(place, match) for place, match in enumerate(result.hits, 1)]
+    lines = []
+    for place, match in enumerate(result.hits, 1):
+        where = {
+            "chat": f"chat {match.chat_id}, message {match.message_id}",
+            "job": f"job {match.job_id}",
+        }.get(match.source, f'key "{one_line(match.key or "", MAX_KEY_CHARS)}"')
+        text = one_line(match.text, HIT_TEXT_CHARS)
+        lines.append(f"{place}. {match.score:.4f} {where}, chunk {match.chunk_index}: {text}")
     return fenced("\n".join(lines))
 
 
-def _group_text(group: ChunkGroup) -> str:
-    """A group as status lists it."""
-    combination = combination_text(Combination(*group[1:4]))
-    return f"{group.source}: {group.chunks} chunks ({combination})"
+def _group_text(group: dict[str, Json]) -> str:
+    """How many chunks a source has in a combination."""
+    source, *combination, count = group.values()
+    return f"{source}: {count} chunks ({combination_text(Combination(*combination))})"
 
 
 def _groups_text(result: EmbedResult) -> str:
@@ -9389,30 +9252,8 @@ _EMBED_TEXTS: dict[str, Callable[[EmbedResult], str]] = {
 # ---- embed: requests
 
 
-class Stored(NamedTuple):
-    """What became of the items that a batch completed."""
-
-    chunks: int
-    items: int
-    gone_chunks: int
-    gone_items: int
-
-
-def _store_items(
-    db: sqlite3.Connection, number: int, combination: Combination, done: Gathered
-) -> Stored:
-    """Store the items that are complete; one may have been deleted in the meantime."""
-    kept: list[int] = []
-    gone: list[int] = []
-    for item, vectors in done.complete:
-        # Nobody holds a lock while a batch is on its way, so anything may have happened since.
-        there = store_item(db, number, combination, chunk_rows(item, vectors))
-        (kept if there else gone).append(len(vectors))
-    return Stored(sum(kept), len(kept), sum(gone), len(gone))
-
-
 def _embed_errand(texts: list[str], names: Sequence[str], combination: Combination) -> RequestPlan:
-    """The errand of an embedding request; its reading's value is a list of vectors.
+    """An embedding request, whose value is a list of vectors.
 
     It becomes no job when nobody waits any more: vectors are nothing to read.
     """
@@ -9437,21 +9278,18 @@ def _embed_errand(texts: list[str], names: Sequence[str], combination: Combinati
     )
 
 
-def _batch_errand(pieces: list[Piece], begun: list[bytes], combination: Combination) -> RequestPlan:
-    """The errand of a batch, which stores the items it completes; `begun` goes before it."""
-    texts = [piece.item.chunks[piece.at] for piece in pieces]
-    errand = _embed_errand(texts, [piece_name(piece) for piece in pieces], combination)
+def _batch_errand(batch: list[Chunk], combination: Combination) -> RequestPlan:
+    """The request of a batch, which stores its chunks as it is settled."""
 
-    def read(reply: Reply) -> ParsedReply:
-        reading = errand.read(reply)
-        if reading.error:
-            return reading
-        return reading._replace(value=gathered(begun, pieces, reading.value))
+    def store(
+        db: sqlite3.Connection, number: int, reading: ParsedReply
+    ) -> list[tuple[Chunk, bool]]:
+        # Nobody holds a lock while a batch is on its way, so texts may have gone since.
+        pairs = list(zip(batch, reading.value))
+        return list(zip(batch, store_chunks(db, number, combination, pairs)))
 
-    def store(db: sqlite3.Connection, number: int, reading: ParsedReply) -> Stored:
-        return _store_items(db, number, combination, reading.value)
-
-    return errand._replace(read=read, store=store)
+    texts, names = [chunk.text for chunk in batch], [chunk_name(chunk) for chunk in batch]
+    return _embed_errand(texts, names, combination)._replace(store=store)
 
 
 def _spent(flights: Sequence[PaidRequest]) -> dict[str, Json]:
@@ -9474,23 +9312,22 @@ def _spent(flights: Sequence[PaidRequest]) -> dict[str, Json]:
 
 def _index_plan(
     call: Call, args: EmbedArgs, combination: Combination, source: str, texts: dict[str, str]
-) -> Plan:
+) -> IndexPlan:
     """What there is to embed, refused where the project would hold too many chunks."""
     # A key may hold anything; the prefix keeps it apart from the references of chats and jobs.
-    rows: list[tuple[str, int | None, str]] = [(f"t:{k}", None, t) for k, t in texts.items()]
-    stored: dict[str, tuple[str, ...]] = {}
+    found: list[tuple[str, int | None, str]] = [(f"t:{k}", None, t) for k, t in texts.items()]
+    stored: dict[str, dict[int, str]] = {}
     count = 0
     with call.store.reading() as db:
         number = project_id(db, args.project)
         if number is not None:
-            rows += chat_items(db, number) if source == "chat" else []
-            rows += job_items(db, number) if source == "job" else []
+            found = found if source == "text" else indexable(db, number, source)
             stored = stored_hashes(db, number, combination, source)
-            count = chunk_count(db, number, combination)
+            count = combination_state(db, number, combination)[0]
     # What is sent and stored never holds the key, though a chat may have had it.
     key = find_key(call.settings).key
-    items = [item_of(source, ref, row_id, without_key(text, key)) for ref, row_id, text in rows]
-    plan = plan_of(items, stored, args.limit)
+    clean = ((ref, row_id, without_key(text, key)) for ref, row_id, text in found)
+    plan = index_plan(source, clean, stored, args.limit)
     if plan.growth > 0 and count + plan.growth > MAX_STORED_CHUNKS:
         raise invalid(
             "source",
@@ -9498,6 +9335,9 @@ def _index_plan(
             f"project {args.project!r}, and {MAX_STORED_CHUNKS} are allowed. Delete some first "
             "(action delete), or use another project.",
         )
+    if plan.tails and number is not None:
+        with call.store.writing() as db:
+            drop_tails(db, number, combination, plan.tails)
     return plan
 
 
@@ -9512,88 +9352,59 @@ def _index_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
             call.runtime.catch_up()
         plan = _index_plan(call, args, combination, args.source, texts)
         flights = _send_batches(call, plan, combination, args.project)
-    _warn_of_length(call, plan)
-    chunks, items, gone_chunks, gone_items = _stored_so_far(flights)
+    if plan.too_long:
+        listed = one_line(", ".join(plan.too_long), 300)
+        most = f"the first {MAX_CHUNKS_PER_TEXT} chunks"
+        call.warn(f"Only {most} of these are indexed, since they are longer: {listed}.")
+    ended = [pair for flight in flights for pair in flight.stored or ()]
+    kept, gone = ({chunk.ref for chunk, there in ended if there is way} for way in (True, False))
     return EmbedResult(
         action="index",
         project=args.project,
         warnings=list(call.warnings),
-        embedded_chunks=chunks,
-        embedded_items=items,
-        skipped_items=plan.current + gone_items,
-        remaining=plan.pending - chunks - gone_chunks,
+        embedded_chunks=sum(there for _, there in ended),
+        embedded_items=len(kept),
+        skipped_items=plan.current + len(gone),
+        remaining=plan.pending - len(ended),
         **_spent(flights),
     )
 
 
-def _warn_of_length(call: Call, plan: Plan) -> None:
-    """Say which texts are longer than what can be indexed of one."""
-    names = [item_name(item) for item in plan.taken if item.left_out]
-    if names:
-        listed = one_line(", ".join(names), 300)
-        most = f"the first {MAX_CHUNKS_PER_TEXT} chunks"
-        call.warn(f"Only {most} of these are indexed, since they are longer: {listed}.")
-
-
-def _stored_so_far(flights: Sequence[PaidRequest]) -> Stored:
-    """What the batches stored, added up."""
-    counts = [flight.stored for flight in flights if flight.stored is not None]
-    return Stored(*map(sum, zip(*counts, strict=True))) if counts else Stored(0, 0, 0, 0)
-
-
 def _send_batches(
-    call: Call, plan: Plan, combination: Combination, project: str
+    call: Call, plan: IndexPlan, combination: Combination, project: str
 ) -> list[PaidRequest]:
     """Embed batch by batch, as long as there is time; every batch is stored before the next."""
     flights: list[PaidRequest] = []
-    begun: list[bytes] = []  # of the item that began in the batch before and is not complete yet
+    kept: list[Chunk] = []
     slowest_s = _BATCH_MARGIN_S
-    for pieces in batches_of(plan.taken):
+    for batch in batches_of(plan.taken):
         began = time.monotonic()
         if flights and call.remaining_s() < slowest_s:
             call.warn("The call's time is used up; call again to index what remains.")
             break
         try:
-            flight = paid_post(call, _batch_errand(pieces, begun, combination), project)
+            flight = paid_post(call, _batch_errand(batch, combination), project)
         except ToolError as error:
-            raise _after_storing(error, _stored_so_far(flights)) from None
+            if not kept:
+                raise
+            message = (
+                f"{error.message} Before that, {len(kept)} chunks of "
+                f"{len({chunk.ref for chunk in kept})} items were stored and stay; call again to "
+                "index the rest."
+            )
+            raise ToolError(error.kind, message, status=error.status, sent=error.sent) from None
         flights.append(flight)
         if flight.reading is None or flight.stored is None:
             # Out of time, or storage refuses. Either way another batch would only add to it.
             call.warn(
-                f"{len(pieces)} chunks are not stored yet. What was sent is paid for once, and "
+                f"{len(batch)} chunks are not stored yet. What was sent is paid for once, and "
                 "stored as soon as that is possible; call again to go on."
             )
             break
-        begun = flight.reading.value.begun
+        kept += [chunk for chunk, there in flight.stored if there]
         slowest_s = max(slowest_s, time.monotonic() - began)
-        call.report(f"Embedded {_stored_so_far(flights).chunks} of {plan.pending} chunks")
+        call.report(f"Embedded {len(kept)} of {plan.pending} chunks")
     return flights
-
-
-def _after_storing(error: ToolError, stored: Stored) -> ToolError:
-    """The failure of a batch, saying what the batches before it have stored."""
-    if not stored.chunks:
-        return error
-    message = (
-        f"{error.message} Before that, {stored.chunks} chunks of {stored.items} items were "
-        "stored and stay; call again to index the rest."
-    )
-    return ToolError(error.kind, message, status=error.status, sent=error.sent)
-
-
-def _match_of(row: ChunkRow, score: float, key: str | None) -> Match:
-    """A stored chunk as a hit, its text cut and harmless."""
-    return Match(
-        score=score,
-        source=row.source,
-        chunk_index=row.chunk_index,
-        text=cut(without_key(without_hidden(row.text), key), HIT_CHARS),
-        chat_id=row.chat_id,
-        message_id=row.message_id,
-        job_id=row.job_id,
-        key=None if row.key is None else without_key(row.key, key),
-    )
 
 
 def _search_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
@@ -9602,18 +9413,24 @@ def _search_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
     if args.query is None:
         raise invalid("query", "is required to search: text that is not blank.")
     with call.store.reading() as db:
-        number = project_id(db, args.project)
-        state = combination_state(db, number or 0, combination, args.source)
-        groups = [] if number is None or state[0] else chunk_groups(db, number)
-    if number is None or not state[0]:
+        number = project_id(db, args.project) or 0
+        state = combination_state(db, number, combination, args.source)
+        groups = [] if state[0] else chunk_groups(db, number)
+    if not state[0]:
         return _nothing_stored(args, combination, groups)
-    vectors = call.runtime.vectors
-    shelf = vectors.shelf(number, combination, args.source)
-    vectors.prefetch(call, shelf, state)
-    flight, query = _embedded_query(call, args.query, combination, args.project)
+    vectors, wanted = call.runtime.vectors, VectorSet(number, combination, args.source)
+    vectors.prefetch(call.store, wanted, state)
+    errand = _embed_errand([args.query], ["the query"], combination)
+    flight = paid_post(call, errand, args.project)
+    if flight.reading is None:
+        raise ToolError(
+            "network_timeout",
+            f"The query was not embedded within {call.settings.wait_s:.0f} s; search again later.",
+            sent=True,
+        )
     # What is compared is what is stored by now; the state was the reason to go on.
-    ids, scores = vectors.scores(call, shelf, query)
-    best = [(ids[row], score) for row, score in top_k(scores, args.top_k, args.min_score)]
+    ids, found = vectors.similarities(call, wanted, flight.reading.value[0])
+    best = [(ids[row], score) for row, score in top_k(found, args.top_k, args.min_score)]
     result = EmbedResult(
         action="search",
         project=args.project,
@@ -9622,38 +9439,25 @@ def _search_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
         candidates=len(ids),
         **_spent([flight]),
     )
-    return fitted(
-        result,
-        "hits",
-        call.settings.max_result_chars,
-        lambda _: "narrow the search with min_score.",
-    )
-
-
-def _embedded_query(
-    call: Call, query: str, combination: Combination, project: str
-) -> tuple[PaidRequest, bytes]:
-    """The query's vector, and the request that brought it."""
-    flight = paid_post(call, _embed_errand([query], ["the query"], combination), project)
-    if flight.reading is None:
-        raise ToolError(
-            "network_timeout",
-            f"The query was not embedded within {call.settings.wait_s:.0f} s; search again later.",
-            sent=True,
-        )
-    return flight, flight.reading.value[0]
+    limit = call.settings.max_result_chars
+    return fitted(result, "hits", limit, lambda _: "narrow the search with min_score.")
 
 
 def _matches_of(call: Call, best: Sequence[tuple[int, float]]) -> list[Match]:
-    """The chunks of these ids as hits; one that was deleted a moment ago is left out."""
-    key = find_key(call.settings).key
+    """The chunks of these ids as hits, harmless; one deleted a moment ago is left out."""
+    key, matches = find_key(call.settings).key, []
     with call.store.reading() as db:
-        rows = chunks_by_ids(db, [number for number, _ in best])
-    return [_match_of(rows[number], score, key) for number, score in best if number in rows]
+        for number, score in best:
+            row = chunk_row(db, number)
+            if row is not None:
+                row["text"] = cut(without_key(without_hidden(row["text"]), key), HIT_CHARS)
+                row["key"] = row["key"] and without_key(row["key"], key)
+                matches.append(Match(score, **row))
+    return matches
 
 
 def _nothing_stored(
-    args: EmbedArgs, combination: Combination, groups: Sequence[ChunkGroup]
+    args: EmbedArgs, combination: Combination, groups: Sequence[dict[str, Json]]
 ) -> EmbedResult:
     """The result of a search without candidates: no request, but what could be searched."""
     where = f"project {args.project!r}{f', source {args.source}' if args.source else ''}"
@@ -9673,9 +9477,9 @@ def _count_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
     began = time.monotonic()
     combination = checked_combination(args.model, args.dimensions, args.encoding)
     with call.store.reading() as db:
-        number = project_id(db, args.project)
-        groups = [] if number is None else chunk_groups(db, number)
-        chat, job = (0, 0) if number is None else unindexed(db, number, combination)
+        number = project_id(db, args.project) or 0
+        groups = chunk_groups(db, number)
+        chat, job = (unindexed(db, number, combination, source) for source in ("chat", "job"))
     result = EmbedResult(
         action="status",
         project=args.project,
@@ -9685,7 +9489,6 @@ def _count_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
         unindexed_chat=chat,
         unindexed_job=job,
     )
-
     limit = call.settings.max_result_chars
     return fitted(result, "groups", limit, lambda _: "too many for one result.")
 
@@ -9694,9 +9497,13 @@ def _delete_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
     """Remove the vectors that match the arguments."""
     began = time.monotonic()
     # Here nothing has a default: what is not named is not filtered by.
-    size = checked_size(args.dimensions, args.model)
-    which = ChunkFilter(args.source, args.model, size, args.encoding)
-    only = ", ".join(f"{name} {value}" for name, value in which._asdict().items() if value)
+    which = {
+        "source": args.source,
+        "model": args.model,
+        "dimensions": checked_size(args.dimensions, args.model),
+        "encoding": args.encoding,
+    }
+    only = ", ".join(f"{name} {value}" for name, value in which.items() if value)
     what = (
         f"Deleting the vectors of project {args.project!r} ({only or 'all of them'}) cannot be "
         "undone; indexing again is billed again."
@@ -9704,8 +9511,7 @@ def _delete_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
     if not call.confirmed(f"{what} Delete them?"):
         raise call.unconfirmed(what)
     with call.store.writing() as db:
-        number = project_id(db, args.project)
-        removed = 0 if number is None else delete_chunks(db, number, which)
+        removed = delete_chunks(db, project_id(db, args.project) or 0, **which)
     return EmbedResult(
         action="delete",
         project=args.project,

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fake_perplexity import Answer, FakePerplexity, Seen
-from support import ROOT, pro
+from support import ROOT, plain_cosine, pro
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,7 +118,7 @@ def by_plain_loop(settings: pro.Settings, combination: pro.Combination) -> Calla
 
     def score(vector: bytes) -> float:
         if combination.encoding == "int8":
-            return pro.plain_cosine(query, vector)
+            return plain_cosine(query, vector)
         differing = sum(bin(a ^ b).count("1") for a, b in zip(query, vector, strict=True))
         return 1 - differing / combination.dimensions
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import queue
 import sqlite3
@@ -65,6 +66,14 @@ WAIT_S = 20.0  # a bound on every wait, never a pause
 def script(name: str) -> Any:
     """A script of the folder .ci, as a module."""
     return _loaded(f"ci_{name}", ROOT / ".ci" / f"{name}.py")
+
+
+def plain_cosine(a: bytes, b: bytes) -> float:
+    """The cosine similarity of two int8 vectors, as defined; a zero vector is like nothing."""
+    left, right = memoryview(a).cast("b"), memoryview(b).cast("b")
+    dot = sum(x * y for x, y in zip(left, right, strict=True))
+    norms = sum(x * x for x in left) * sum(y * y for y in right)  # below 2**53: exact as a float
+    return dot / math.sqrt(norms) if norms else 0.0
 
 
 class Desk:

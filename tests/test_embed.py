@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import json
 import random
 import shutil
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from fake_perplexity import Answer, FakePerplexity, Seen
-from support import IMPORT, ROOT, WAIT_S, Desk, pro
+from support import IMPORT, ROOT, WAIT_S, Desk, plain_cosine, pro
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,7 +104,6 @@ class Purely(unittest.TestCase):
         second = "; entry 2 is not so."
         text_rule = f"items: each text is non-blank and at most 100000 characters{second}"
         key_rule = f"items: each key is non-blank and at most 128 characters{second}"
-        shape = f"items: each entry is an object with key and text and nothing else{second}"
         cases: list[tuple[dict[str, Any], str]] = [
             ({"key": "b", "text": " \n"}, text_rule),
             ({"key": "b", "text": "x" * 100_001}, text_rule),
@@ -111,54 +111,18 @@ class Purely(unittest.TestCase):
             ({"key": "", "text": "x"}, key_rule),
             ({"key": "k" * 129, "text": "x"}, key_rule),
             ({"key": None, "text": "x"}, key_rule),
-            ({"key": "b"}, shape),
-            ({"key": "b", "text": "x", "more": 1}, shape),
-            ({}, shape),
+            ({"key": "b"}, text_rule),
+            ({}, key_rule),
             (good, f"items: each key is used once{second}"),
         ]
         for entry, said in cases:
             self.assertEqual(self.refusal(lambda: pro.checked_texts([good, entry])), said)  # noqa: B023 - called at once
+        self.assertEqual(list(pro.checked_texts([{**good, "lang": "en"}])), ["a"])
         longest = {"key": "k" * 128, "text": "x" * 100_000}
         self.assertEqual(list(pro.checked_texts([good, longest])), ["a", "k" * 128])
         nothings: tuple[list[dict[str, Any]] | None, ...] = (None, [])
         for nothing in nothings:
             self.assertIn("1 to 100 objects", self.refusal(lambda: pro.checked_texts(nothing)))  # noqa: B023 - called at once
-
-    def test_a_batch_has_at_most_64_texts_and_100000_characters(self) -> None:
-        def sizes(*lengths: int, letter: str = "a") -> list[list[int]]:
-            items = [pro.item_of("text", f"t:{n}", None, letter * n) for n in lengths]
-            batches = pro.batches_of(items)
-            return [[len(piece.item.chunks[piece.at]) for piece in batch] for batch in batches]
-
-        self.assertEqual(list(map(len, sizes(*[1] * 130))), [64, 64, 2])
-        self.assertEqual(sizes(*[4000] * 26), [[4000] * 25, [4000]])
-        self.assertEqual(sizes(*[4000] * 24, 3999, 1, 1), [[4000] * 24 + [3999, 1], [1]])
-        self.assertEqual(sizes(), [])
-
-    def test_a_batch_never_has_more_tokens_than_the_api_takes(self) -> None:
-        items = [pro.item_of("text", f"t:{n}", None, "語" * 4000) for n in range(12)]
-        batches = list(pro.batches_of(items))
-        self.assertEqual(list(map(len, batches)), [10, 2])
-
-    def test_an_item_is_complete_with_its_last_chunk(self) -> None:
-        item = pro.item_of("text", "t:a", None, "a" * 9000)
-        short = pro.item_of("text", "t:b", None, "b")
-        pieces = [pro.Piece(item, 0), pro.Piece(item, 1)]
-        first = pro.gathered([], pieces, [b"0", b"1"])
-        self.assertEqual(first, ([], [b"0", b"1"]))
-        pieces = [pro.Piece(item, 2), pro.Piece(short, 0)]
-        second = pro.gathered(first.begun, pieces, [b"2", b"3"])
-        self.assertEqual(second, ([(item, [b"0", b"1", b"2"]), (short, [b"3"])], []))
-
-    def test_a_plan_takes_whole_items_until_the_limit_and_at_least_one(self) -> None:
-        items = [pro.item_of("text", f"t:{n}", None, str(n) * 4000 * n) for n in (3, 1, 2, 4)]
-        known = {"t:1": tuple(map(pro.text_hash, items[1].chunks)), "t:2": ("old",) * 3}
-        for limit, taken, growth in ((1, 1, 3), (3, 1, 3), (4, 2, 2), (5, 2, 2), (6, 3, 6)):
-            plan = pro.plan_of(items, known, limit)
-            self.assertEqual(plan, (plan.taken, 1, 9, growth))
-            self.assertEqual([i.ref for i in plan.taken], ["t:3", "t:2", "t:4"][:taken])
-        self.assertEqual(pro.plan_of(items[:1], {}, 1).taken, items[:1])
-        self.assertEqual(pro.plan_of([], {}, 1), ([], 0, 0, 0))
 
     def test_vectors_are_placed_by_their_index(self) -> None:
         rows = [bytes([n]) * 128 for n in (7, 8, 200)]
@@ -399,6 +363,33 @@ class Indexing(EmbedTest):
         self.assertEqual(self.texts_sent()[4:], ["short"])
         self.assertEqual(self.chunks(), [("t:long", 0, "short"), ("t:other", 0, "stays")])
 
+    def test_an_unchanged_chunk_of_a_changed_text_is_not_paid_for_again(self) -> None:
+        pages = [letter * 3000 for letter in "abcd"]
+        self.index(("book", "\n\n".join(pages)))
+        self.index(("book", "\n\n".join([pages[0], "e" * 3000, *pages[2:]])))
+        self.assertEqual(self.texts_sent()[4:], ["e" * 3000])
+        found = self.index(("book", "\n\n".join([pages[0], "e" * 3000])))
+        self.assertEqual((found["requests"], found["skipped_items"]), (0, 1))
+        kept = [("t:book", 0, pages[0]), ("t:book", 1, "e" * 3000)]
+        self.assertEqual(self.chunks(), kept)
+
+    def test_what_the_older_server_indexed_is_known_again(self) -> None:
+        text = "word " * 3000
+        rest, chunks = text, []
+        while rest:
+            end = rest[:4000].rfind(" ") if len(rest) > 4000 else 4000
+            chunks.append(rest[:end].strip())
+            rest = rest[end:]
+        self.index(("plain", "x"))
+        self.rows("DELETE FROM embedding_chunks")
+        sql = """INSERT INTO embedding_chunks (project_id, source, ref, chunk_index, text,
+            text_hash, model, dimensions, encoding, vector, created_at) VALUES
+            ((SELECT id FROM projects), 'text', 't:plain', ?, ?, ?, ?, 1024, 'int8', zeroblob(1024), '2026-10-11 10:00:00')"""
+        for at, chunk in enumerate(chunks):
+            self.rows(sql, at, chunk, hashlib.sha256(chunk.encode()).hexdigest(), SMALL)
+        found = self.index(("plain", text))
+        self.assertEqual((found["embedded_chunks"], found["skipped_items"]), (0, 1))
+
     def test_combinations_are_kept_apart_and_listed(self) -> None:
         self.index(*BAKING, project="oven")
         second = {"model": LARGE, "dimensions": 256, "encoding": "binary", "project": "oven"}
@@ -436,6 +427,7 @@ class Indexing(EmbedTest):
     def test_only_completed_reports_are_indexed(self) -> None:
         number = self.new_job("A long report")
         self.new_job("half", status="incomplete")
+        self.new_job("an answer of a chat, which is there as a message", tool="perplexity_chat")
         self.new_job(None)
         self.new_job("  ")
         found = self.run_embed(action="index", source="job")
@@ -542,7 +534,7 @@ class Refusals(EmbedTest):
             ({**text, "items": items_of(("a", "b")) * 2}, "items: each key is used once; entry 2"),
             ({**text, "items": [*one, "b"]}, "items: must be a list of objects"),
             ({**text, "items": "b"}, "items: must be a list of objects"),
-            ({**text, "items": [{"key": "a"}]}, "items: each entry is an object"),
+            ({**text, "items": [{"key": "a"}]}, "items: each text is non-blank"),
             ({**text}, "items: 1 to 100"),
             ({**text, "items": []}, "items: 1 to 100"),
             ({**text, "items": items_of(("a", "b")) * 101}, "items: must have at most 100 entries"),
@@ -580,6 +572,19 @@ class Refusals(EmbedTest):
 class Batches(EmbedTest):
     """70 short texts go out as 64 and 6."""
 
+    def test_a_batch_has_at_most_64_texts_and_100000_characters(self) -> None:
+        cases = (
+            ([1] * 100, "a", [64, 36]),
+            ([4000] * 26, "a", [25, 1]),
+            ([4000] * 24 + [3999, 1, 1], "a", [26, 1]),
+            ([4000] * 12, "\u8a9e", [10, 2]),  # never more tokens than the API takes
+        )
+        for lengths, letter, sizes in cases:
+            before = len(self.bodies())
+            pairs = [(f"{letter}{n}", letter * length) for n, length in enumerate(lengths)]
+            self.index(*pairs, project=f"p{before}")
+            self.assertEqual([len(body["input"]) for body in self.bodies()[before:]], sizes)
+
     MANY = tuple((f"k{n:02d}", f"text number {n}") for n in range(70))
 
     def test_each_is_a_request_with_an_event_and_the_costs_add_up(self) -> None:
@@ -610,18 +615,16 @@ class Batches(EmbedTest):
         self.assertEqual(self.events(), [("rate_limited", 0, "computed")])
         self.assertEqual(self.chunks(), [])
 
-    def test_an_item_across_batches_is_stored_with_its_last_chunk(self) -> None:
+    def test_an_item_across_batches_goes_on_where_it_stopped(self) -> None:
         filler = ("filler", "x" * 80_000)
         book = ("book", "\n\n".join(str(n) * 3998 for n in range(6)))
         self.fake.script(ROUTE, self.fake.default, Answer(500, {}))
         outcome = self.outcome(action="index", source="text", items=items_of(filler, book))
         self.assertEqual(outcome.kind, "upstream_failure")
-        self.assertIn("Before that, 20 chunks of 1 items were stored", outcome.text)
-        self.assertEqual({ref for ref, _, _ in self.chunks()}, {"t:filler"})
-        self.run_embed(action="delete", confirm=True)
+        self.assertIn("Before that, 25 chunks of 2 items were stored", outcome.text)
         found = self.index(filler, book, ("short", "after it"))
-        self.assertEqual((found["embedded_chunks"], found["embedded_items"]), (27, 3))
-        self.assertEqual([len(body["input"]) for body in self.bodies()], [25, 1, 25, 2])
+        self.assertEqual((found["embedded_chunks"], found["embedded_items"]), (2, 2))
+        self.assertEqual([len(body["input"]) for body in self.bodies()], [25, 1, 2])
         stored = [text for ref, _, text in self.chunks() if ref == "t:book"]
         self.assertEqual(stored, book[1].split("\n\n"))
         for text in stored:
@@ -918,13 +921,13 @@ class SearchTest(EmbedTest):
     def put(self, vectors: list[bytes], combination: pro.Combination = SMALLEST) -> None:
         """Store vectors under the texts row 0, row 1, ..."""
         with self.runtime.store.writing() as db:
-            number = pro.ensure_project(db, "default")
+            db.execute("INSERT OR IGNORE INTO projects (name) VALUES ('default')")
+            sql = """REPLACE INTO embedding_chunks (project_id, source, ref, chunk_index, text,
+                text_hash, vector, created_at, model, dimensions, encoding) VALUES
+                ((SELECT id FROM projects WHERE name = 'default'),
+                'text', ?, 0, ?, '', ?, '', ?, ?, ?)"""
             for row, vector in enumerate(vectors):
-                text = f"row {row}"
-                chunk = pro.Chunk(
-                    f"t:{row}", "text", None, None, 0, text, pro.text_hash(text), vector
-                )
-                pro.store_item(db, number, combination, [chunk])
+                db.execute(sql, (f"t:{row}", f"row {row}", vector, *combination))
 
     def found(self, query: bytes, **arguments: Any) -> list[tuple[float, str]]:
         """Search for a vector, by way of the whole tool."""
@@ -984,7 +987,7 @@ class Searching(SearchTest):
         rows = [luck.randbytes(128) for _ in range(60)] + [bytes(128), b"\x80" * 128, b"\x7f" * 128]
         self.put(rows)
         for query in [luck.randbytes(128) for _ in range(100)] + rows[-3:]:
-            scores = [pro.plain_cosine(query, row) for row in rows]
+            scores = [plain_cosine(query, row) for row in rows]
             best = sorted(range(len(rows)), key=lambda row: -scores[row])[:20]
             self.assertEqual(self.found(query, top_k=20), [(scores[row], str(row)) for row in best])
 
@@ -1001,22 +1004,6 @@ class Searching(SearchTest):
             best = sorted(range(len(rows)), key=lambda row: -scores[row])[:20]
             found = self.found(query, top_k=20, encoding="binary")
             self.assertEqual(found, [(scores[row], str(row)) for row in best])
-
-    def test_a_thousand_random_queries_rank_as_by_the_plain_definition(self) -> None:
-        luck = luck_of(6)
-        rows = [luck.randbytes(128) for _ in range(25)] * 2
-        self.put(rows)
-        vectors, call = self.runtime.vectors, self.call()
-        with self.runtime.store.reading() as db:
-            number = pro.project_id(db, "default") or 0
-        shelf = vectors.shelf(number, SMALLEST, None)
-        for _ in range(1000):
-            query = luck.randbytes(128)
-            scores = [pro.plain_cosine(query, row) for row in rows]
-            best = sorted(range(len(rows)), key=lambda row: -scores[row])[:20]
-            ids, found = vectors.scores(call, shelf, query)
-            self.assertEqual([row for row, _ in pro.top_k(found, 20, None)], best)
-            self.assertEqual((found, ids), (scores, sorted(ids)))
 
     def test_equal_scores_come_in_the_order_of_their_ids(self) -> None:
         self.put([b"\x01" * 128] * 30)
@@ -1179,33 +1166,29 @@ class Searching(SearchTest):
 class Cache(SearchTest):
     def blocks_read(self) -> mock.Mock:
         """Counts how often vectors are read from the table."""
-        wrapped = mock.patch.object(pro, "vector_blocks", wraps=pro.vector_blocks)
+        wrapped = mock.patch.object(pro, "stored_vectors", wraps=pro.stored_vectors)
         read: mock.Mock = self.enterContext_(wrapped)
         return read
 
     def test_vectors_are_read_once_for_many_searches(self) -> None:
         self.put([b"\x01" * 128] * 3)
         read = self.blocks_read()
-        launch = mock.patch.object(self.runtime, "launch", wraps=self.runtime.launch)
-        launched: mock.Mock = self.enterContext_(launch)
         for _ in range(5):
             self.assertEqual(len(self.found(b"\x01" * 128)), 3)
         self.assertEqual(read.call_count, 1)
-        unpaid = [one for one in launched.call_args_list if not one.kwargs["paid"]]
-        self.assertEqual(len(unpaid), 1)
 
     def test_they_are_laid_out_while_the_query_is_embedded(self) -> None:
         self.put([b"\x01" * 128] * 3)
         laid = threading.Event()
 
-        def build(vectors: list[bytes], dimensions: int) -> pro.Columns:
-            columns = build_columns(vectors, dimensions)
+        def build(*given: Any) -> Any:
+            columns = laid_out(*given)
             laid.set()
             return columns
 
-        build_columns = pro.build_columns
+        laid_out = pro.laid_out
         gate = self.fake.hold(ROUTE)
-        self.enterContext_(mock.patch.object(pro, "build_columns", build))
+        self.enterContext_(mock.patch.object(pro, "laid_out", build))
         with self.in_background(lambda: self.found(b"\x01" * 128)) as ended:
             self.assertTrue(laid.wait(WAIT_S))
             self.assertEqual(ended, [])
@@ -1236,7 +1219,7 @@ class Cache(SearchTest):
         for size in (128, 136, 144):
             self.put([b"\x01" * size] * 3, SMALLEST._replace(dimensions=size))
         vectors = self.runtime.vectors
-        vectors._limit_bytes = 2 * pro.columns_size(3, 144) + 500
+        vectors._limit_bytes = 2 * pro.laid_out_size(SMALLEST._replace(dimensions=144), 3) + 500
         read = self.blocks_read()
         reads = []
         for size in (128, 136, 128, 144, 128, 136):
@@ -1259,7 +1242,7 @@ class Cache(SearchTest):
             found = self.run_embed(streaming, **given, encoding=encoding)
             self.assertEqual([(hit["score"], hit["key"]) for hit in found["hits"]], wanted)
             self.assertEqual(found["candidates"], 50)
-        self.assertEqual(streaming.vectors._laid, {})
+        self.assertEqual(streaming.vectors._loaded, {})
 
     def test_a_streamed_search_can_be_cancelled(self) -> None:
         self.put([b"\x01" * 128] * 20)
@@ -1268,13 +1251,13 @@ class Cache(SearchTest):
         self.enterContext_(mock.patch.object(pro, "VECTOR_BLOCK_ROWS", 2))
         built: list[int] = []
 
-        def build(vectors: list[bytes], dimensions: int) -> pro.Columns:
+        def build(vectors: list[bytes], combination: pro.Combination) -> Any:
             built.append(len(vectors))
             call.cancelled.set()
-            return build_columns(vectors, dimensions)
+            return laid_out(vectors, combination)
 
-        build_columns = pro.build_columns
-        self.enterContext_(mock.patch.object(pro, "build_columns", build))
+        laid_out = pro.laid_out
+        self.enterContext_(mock.patch.object(pro, "laid_out", build))
         self.fake.script(ROUTE, vectors_answer(b"\x01" * 128))
         with self.assertRaises(pro.Cancelled):
             pro.run_tool(call, {"action": "search", "query": "x", "dimensions": 128})

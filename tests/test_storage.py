@@ -254,11 +254,10 @@ class Adoption(WithFolder):
             self.assertEqual([job.status for job in jobs], ["cancelled", "completed"])
             small = pro.Combination("pplx-embed-v1-4b", 256, "binary")
             self.assertEqual(pro.combination_state(db, geo, small), (3, 6))
-            hits = pro.chunks_by_ids(db, [4, 7, 11, 99])
-            self.assertEqual(hits[4].key, "bread")
-            self.assertEqual((hits[7].chat_id, hits[7].message_id, hits[7].key), (1, 1, None))
-            self.assertEqual(hits[11].job_id, 1)
-            self.assertNotIn(99, hits)
+            hits = {number: pro.chunk_row(db, number) or {} for number in (4, 7, 11, 99)}
+            self.assertEqual(hits[4]["key"], "bread")
+            self.assertEqual((hits[7]["chat_id"], hits[7]["message_id"]), (1, 1))
+            self.assertEqual((hits[11]["job_id"], hits[99]), (1, {}))
 
     def test_eight_processes_adopt_one_file_once(self) -> None:
         self.place("0002")
@@ -1435,144 +1434,6 @@ print(won)
             self.assertTrue(pro.take_lease(db, "observer", "you", 60))
             clock.return_value = 500.0
             self.assertTrue(pro.take_lease(db, "observer", "me", 60))
-
-
-SMALL = pro.Combination("m", 8, "int8")
-OTHER = pro.Combination("m", 8, "binary")
-
-
-def chunk(ref: str, index: int = 0, owner: int | None = None, text: str = "text") -> pro.Chunk:
-    source = {"c": "chat", "j": "job", "t": "text"}[ref[0]]
-    chat, job = (owner if source == kind else None for kind in ("chat", "job"))
-    return pro.Chunk(ref, source, chat, job, index, text, f"hash of {text}", bytes([index] * 8))
-
-
-class Vectors(WithFolder):
-    def setUp(self) -> None:
-        super().setUp()
-        self.number = self.project()
-
-    def store_chunks(self, *chunks: pro.Chunk, combination: pro.Combination = SMALL) -> bool:
-        with self.store.writing() as db:
-            return pro.store_item(db, self.number, combination, chunks)
-
-    def test_an_item_is_replaced_whole_in_its_combination(self) -> None:
-        self.assertTrue(self.store_chunks(chunk("t:a", 0), chunk("t:a", 1), chunk("t:a", 2)))
-        self.assertTrue(self.store_chunks(chunk("t:a", 0), combination=OTHER))
-        self.assertTrue(self.store_chunks(chunk("t:b", 0)))
-        self.assertTrue(self.store_chunks(chunk("t:a", 0, text="new"), chunk("t:a", 1, text="two")))
-        with self.store.reading() as db:
-            hashes = pro.stored_hashes(db, self.number, SMALL, "text")
-            self.assertEqual(
-                hashes, {"t:a": ("hash of new", "hash of two"), "t:b": ("hash of text",)}
-            )
-            self.assertEqual(pro.chunk_count(db, self.number, SMALL), 3)
-            self.assertEqual(pro.chunk_count(db, self.number, OTHER), 1)
-            self.assertEqual(pro.stored_hashes(db, self.number, SMALL, "chat"), {})
-
-    def test_an_item_that_is_gone_is_not_stored(self) -> None:
-        other = self.project("other")
-        chat = self.chat(other)
-        with self.store.writing() as db:
-            assert chat is not None
-            message = pro.history(db, chat)[0].id
-            job = pro.add_job(db, new_job(other))
-        self.assertFalse(self.store_chunks(chunk(f"c:{message}", owner=message)))
-        self.assertFalse(self.store_chunks(chunk(f"j:{job}", owner=job)))
-        self.assertFalse(self.store_chunks(chunk("c:99", owner=99)))
-        with self.store.writing() as db:
-            self.assertTrue(pro.store_item(db, other, SMALL, [chunk(f"j:{job}", owner=job)]))
-            pro.delete_project(db, "demo")
-        self.assertFalse(self.store_chunks(chunk("t:a")))
-
-    def test_vectors_come_in_blocks_by_id(self) -> None:
-        for n in range(5):
-            self.store_chunks(chunk(f"t:{n}", n))
-        self.store_chunks(chunk("t:0", 7))  # replaced: now the latest
-        with self.store.reading() as db:
-            blocks = list(pro.vector_blocks(db, self.number, SMALL, None, 2))
-            self.assertEqual(
-                blocks,
-                [
-                    [(2, bytes([1] * 8)), (3, bytes([2] * 8))],
-                    [(4, bytes([3] * 8)), (5, bytes([4] * 8))],
-                    [(6, bytes([7] * 8))],
-                ],
-            )
-            self.assertEqual(list(pro.vector_blocks(db, self.number, SMALL, "job", 2)), [])
-            self.assertEqual(pro.combination_state(db, self.number, SMALL), (5, 6))
-            self.assertEqual(pro.combination_state(db, self.number, SMALL, "chat"), (0, 0))
-
-    def test_the_state_changes_with_every_change(self) -> None:
-        states = []
-        for step in (chunk("t:a"), chunk("t:a", text="new"), chunk("t:b")):
-            self.store_chunks(step)
-            with self.store.reading() as db:
-                states.append(pro.combination_state(db, self.number, SMALL))
-        with self.store.writing() as db:
-            pro.delete_chunks(db, self.number, pro.ChunkFilter())
-            states.append(pro.combination_state(db, self.number, SMALL))
-        self.store_chunks(chunk("t:c"))
-        with self.store.reading() as db:
-            states.append(pro.combination_state(db, self.number, SMALL))
-        self.assertEqual(states, [(1, 1), (1, 2), (2, 3), (0, 0), (1, 4)])
-
-    def test_what_can_be_indexed_and_what_is_not_yet(self) -> None:
-        chat = self.chat(self.number, user="question")
-        self.chat(self.number, chat, "\u3000\n\t ")
-        for tool, status, text in (
-            (None, "completed", "report"),
-            ("perplexity_ask", "completed", "answer"),
-            ("perplexity_chat", "completed", "it is in the chat"),
-            ("perplexity_research", "incomplete", "half"),
-            ("perplexity_research", "completed", " "),
-        ):
-            with self.store.writing() as db:
-                job = new_job(self.number, tool=tool, status=status, result_text=text)
-                pro.add_job(db, job)
-        with self.store.reading() as db:
-            messages = pro.chat_items(db, self.number)
-            self.assertEqual(messages, [("c:1", 1, "question"), ("c:2", 2, "a"), ("c:4", 4, "a")])
-            reports = pro.job_items(db, self.number)
-            self.assertEqual(reports, [("j:1", 1, "report"), ("j:2", 2, "answer")])
-            self.assertEqual(pro.unindexed(db, self.number, SMALL), (3, 2))
-        self.store_chunks(chunk("c:1", owner=1), chunk("c:1", 1, owner=1))
-        self.store_chunks(chunk("j:2", owner=2))
-        with self.store.reading() as db:
-            self.assertEqual(pro.unindexed(db, self.number, SMALL), (2, 1))
-            self.assertEqual(pro.unindexed(db, self.number, OTHER), (3, 2))
-
-    def test_vectors_go_with_what_they_came_from(self) -> None:
-        chat = self.chat(self.number)
-        with self.store.writing() as db:
-            job = pro.add_job(db, new_job(self.number))
-        self.store_chunks(chunk("c:1", owner=1))
-        self.store_chunks(chunk(f"j:{job}", owner=job))
-        self.store_chunks(chunk("t:a"))
-        with self.store.writing() as db:
-            groups = [(g.source, g.chunks) for g in pro.chunk_groups(db, self.number)]
-            self.assertEqual(groups, [("chat", 1), ("job", 1), ("text", 1)])
-            assert chat is not None
-            pro.delete_chat(db, self.number, chat)
-            self.assertEqual([g.source for g in pro.chunk_groups(db, self.number)], ["job", "text"])
-            self.assertEqual(pro.delete_project(db, "demo"), pro.DeletedProject(3, 0, 1))
-
-    def test_chunks_are_deleted_by_any_filter(self) -> None:
-        for which, left in (
-            (pro.ChunkFilter(), 0),
-            (pro.ChunkFilter(source="job"), 3),
-            (pro.ChunkFilter(encoding="binary"), 2),
-            (pro.ChunkFilter(model="x"), 3),
-            (pro.ChunkFilter("text", "m", 8, "int8"), 1),
-            (pro.ChunkFilter(dimensions=10**30), 3),
-        ):
-            with self.subTest(which=which):
-                self.store_chunks(chunk("t:a"))
-                self.store_chunks(chunk("t:b"))
-                self.store_chunks(chunk("t:a"), combination=OTHER)
-                with self.store.writing() as db:
-                    removed = pro.delete_chunks(db, self.number, which)
-                    self.assertEqual(removed, 3 - left)
 
 
 if __name__ == "__main__":

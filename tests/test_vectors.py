@@ -8,7 +8,7 @@ import random
 import sys
 import unittest
 
-from support import pro
+from support import plain_cosine, pro
 
 LIMIT = pro.MAX_CHUNK_CHARS
 
@@ -21,12 +21,40 @@ def vector(*values: int) -> bytes:
     return bytes(value % 256 for value in values)
 
 
+def int8(dimensions: int) -> pro.Combination:
+    return pro.Combination("pplx-embed-v1-0.6b", dimensions, "int8")
+
+
+def binary(dimensions: int) -> pro.Combination:
+    return int8(dimensions)._replace(encoding="binary")
+
+
 def plain_scores(rows: list[bytes], query: bytes) -> list[float]:
-    return [pro.plain_cosine(query, row) for row in rows]
+    return [plain_cosine(query, row) for row in rows]
 
 
 def fast_scores(rows: list[bytes], query: bytes) -> list[float]:
-    return pro.int8_scores([pro.build_columns(rows, len(query))], query)
+    which = int8(len(query))
+    return pro.similarities([pro.laid_out(rows, which)], query, which)
+
+
+def older_chunks(text: str) -> list[str]:
+    """The rule by which the older server cut, written out."""
+    chunks, rest = [], text
+    while rest:
+        window = rest[:LIMIT]
+        ends = (window.rfind(separator) for separator in ("\n\n", "\n", " "))
+        end = next((end for end in ends if end > 0), LIMIT) if len(rest) > LIMIT else LIMIT
+        chunks.append(rest[:end].strip())
+        rest = rest[end:]
+    return [chunk for chunk in chunks if chunk]
+
+
+def older_texts() -> list[str]:
+    luck = luck_of(11)
+    pieces = ["word", "x" * 700, " ", "  ", "\n", "\n\n", "\n\n\n", " \n", "\t", "a" * 4100]
+    made = ["".join(luck.choices(pieces, k=80)) for _ in range(100)]
+    return ["word " * 3000, " " * 5000 + "end", "\n" * 9000 + "a b", "a" * 9000, *made]
 
 
 class Chunks(unittest.TestCase):
@@ -41,24 +69,35 @@ class Chunks(unittest.TestCase):
         self.assertEqual(pro.chunks_of("a" * LIMIT), (["a" * LIMIT], False))
         self.assertEqual(pro.chunks_of("a" * (LIMIT + 1)), (["a" * LIMIT, "a"], False))
         spaced = "a b" + "c" * (LIMIT - 3)
-        self.assertEqual(pro.chunks_of(spaced + " \n"), ([spaced], False))
+        self.assertEqual(pro.chunks_of(spaced), ([spaced], False))
 
-    def test_a_break_right_after_the_limit_still_counts(self) -> None:
-        for after in (" ", "\n", "\n\n", "\n \n"):
-            head = "a" + after + "b" * (LIMIT - 1 - len(after))
-            self.assertEqual(pro.chunks_of(head + after + "rest")[0], [head, "rest"])
+    def test_chunks_are_those_of_the_older_server_to_the_letter(self) -> None:
+        for text in older_texts():
+            self.assertEqual(pro.chunks_of(text)[0], older_chunks(text)[:50], repr(text[:80]))
 
-    def test_a_break_one_character_later_does_not(self) -> None:
-        text = "a" * (LIMIT + 1)
-        for after in (" b", "\nb", "\n\nb"):
-            self.assertEqual(pro.chunks_of(text + after)[0], ["a" * LIMIT, "a" + after])
+    def test_without_separators_sentences_end_chunks_and_no_visible_character_is_split(
+        self,
+    ) -> None:
+        family = "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466"
+        flags = "\U0001f1ef\U0001f1f5"
+        for whole in (family, "e\u0301", flags, "\U0001f44d\U0001f3fd"):
+            chunks, left_out = pro.chunks_of(whole * 2500)
+            self.assertEqual("".join(chunks), whole * 2500)
+            self.assertFalse(left_out)
+            for chunk in chunks:
+                self.assertEqual(chunk, whole * (len(chunk) // len(whole)))
+        for mark in ("\u3002", "\uff01", "\uff1f"):
+            sentence = "\u3053\u308c\u306f\u5c11\u3057\u9577\u3044\u6587\u3067\u3059" + mark
+            chunks, _ = pro.chunks_of(sentence * 1000)
+            self.assertGreater(len(chunks), 2)
+            for chunk in chunks:
+                self.assertEqual(chunk, sentence * (len(chunk) // len(sentence)))
 
     def test_the_last_blank_line_goes_before_any_line_break_and_that_before_any_space(self) -> None:
         end = "z" * LIMIT
         cases = {
             "a\n\nb c\n\nd\ne f": "a\n\nb c",
-            "a\n \t\nb\nc d": "a",
-            "a\r\n\r\nb\r\nc d": "a",
+            "a\n \t\nb\nc d": "a\n \t\nb",
             "a b\nc\nd e ": "a b\nc",
             "a b c": "a b",
         }
@@ -110,17 +149,18 @@ class TextHash(unittest.TestCase):
 class ReadVector(unittest.TestCase):
     def refusal(self, encoded: object, dimensions: int = 8, encoding: str = "int8") -> str:
         with self.assertRaises(ValueError) as caught:
-            pro.read_vector(encoded, dimensions, encoding)
+            which = int8(dimensions)._replace(encoding=encoding)
+            pro.read_vector(encoded, which)
         self.assertIs(type(caught.exception), ValueError)
         return str(caught.exception)
 
     def test_int8_is_one_signed_byte_for_each_dimension(self) -> None:
         raw = vector(-128, -1, 0, 127, 1, 2, 3, 4)
-        self.assertEqual(pro.read_vector(base64.b64encode(raw).decode(), 8, "int8"), raw)
+        self.assertEqual(pro.read_vector(base64.b64encode(raw).decode(), int8(8)), raw)
 
     def test_binary_is_one_bit_for_each_dimension(self) -> None:
         raw = bytes(range(16))
-        self.assertEqual(pro.read_vector(base64.b64encode(raw).decode(), 128, "binary"), raw)
+        self.assertEqual(pro.read_vector(base64.b64encode(raw).decode(), binary(128)), raw)
 
     def test_any_other_size_is_refused_with_both_figures(self) -> None:
         for size in (0, 1, 7, 9, 64):
@@ -135,7 +175,7 @@ class ReadVector(unittest.TestCase):
 
     def test_text_that_is_not_exactly_base64_is_refused_and_not_quoted(self) -> None:
         good = base64.b64encode(vector(-5, 1, 2, 3, 4, 5, 6, -8)).decode()
-        self.assertEqual(len(pro.read_vector(good, 8, "int8")), 8)
+        self.assertEqual(len(pro.read_vector(good, int8(8))), 8)
         bad = [good + "\n", " " + good, good[:4] + "\n" + good[4:], good.rstrip("="), good + "="]
         bad += [good + "====", good[:-3] + "*" + good[-2:], "-_" + good[2:], "=" + good]
         bad += [good[:4] + "=" + good[4:], "é" + good[1:], "\ud800" + good[1:], "\0" + good[1:]]
@@ -150,11 +190,12 @@ class Int8Scores(unittest.TestCase):
 
     def test_the_worked_example_holds(self) -> None:
         rows = [vector(1, 0, -4), vector(5, 2, 0)]
-        block = pro.build_columns(rows, 3)
-        self.assertEqual(block.columns, (0x8581, 0x8280, 0x807C))
-        self.assertEqual(block.norms, (17, 29))
+        block = pro.laid_out(rows, int8(3))
+        assert isinstance(block, pro.Columns)
+        self.assertEqual(block.columns, [0x8581, 0x8280, 0x807C])
+        self.assertEqual(block.norms, [17, 29])
         expected = [-6 / (17 * 17) ** 0.5, 4 / (29 * 17) ** 0.5]
-        self.assertEqual(pro.int8_scores([block], vector(2, -3, 2)), expected)
+        self.assertEqual(fast_scores(rows, vector(2, -3, 2)), expected)
         self.assertEqual(plain_scores(rows, vector(2, -3, 2)), expected)
 
     def test_a_vector_is_as_similar_to_itself_as_can_be(self) -> None:
@@ -199,12 +240,12 @@ class Int8Scores(unittest.TestCase):
         luck = luck_of(6)
         rows = [vector(*(round(luck.gauss(0, 30)) for _ in range(24))) for _ in range(30)]
         rows[7] = rows[21] = rows[3]
-        block = pro.build_columns(rows, 24)
+        block = pro.laid_out(rows, int8(24))
         for _ in range(1000):
             query = luck.randbytes(24)
             expected = plain_scores(rows, query)
             ranked = sorted(range(30), key=lambda row: (-expected[row], row))[:10]
-            best = pro.top_k(pro.int8_scores([block], query), 10, None)
+            best = pro.top_k(pro.similarities([block], query, int8(24)), 10, None)
             self.assertEqual(best, [(row, expected[row]) for row in ranked])
 
     def test_a_zero_vector_scores_zero_on_either_side(self) -> None:
@@ -217,28 +258,40 @@ class Int8Scores(unittest.TestCase):
         luck = luck_of(7)
         rows, query = [luck.randbytes(64) for _ in range(23)], luck.randbytes(64)
         cuts = [(0, 1), (1, 6), (6, 6), (6, 22), (22, 23)]
-        blocks = (pro.build_columns(rows[start:end], 64) for start, end in cuts)
-        self.assertEqual(pro.int8_scores(blocks, query), plain_scores(rows, query))
+        blocks = (pro.laid_out(rows[start:end], int8(64)) for start, end in cuts)
+        found = pro.similarities(blocks, query, int8(64))
+        self.assertEqual(found, plain_scores(rows, query))
 
     def test_nothing_stored_gives_no_scores(self) -> None:
-        self.assertEqual(pro.int8_scores([], bytes(8)), [])
+        self.assertEqual(pro.similarities([], bytes(8), int8(8)), [])
         self.assertEqual(fast_scores([], bytes(8)), [])
 
     def test_a_vector_of_another_size_is_refused(self) -> None:
-        block = pro.build_columns([bytes(8)], 8)
+        block = pro.laid_out([bytes(8)], int8(8))
         for rows in ([bytes(8), bytes(7)], [bytes(9), bytes(7)], [b""]):
             with self.assertRaisesRegex(ValueError, "does not have 8 bytes"):
-                pro.build_columns(rows, 8)
+                pro.laid_out(rows, int8(8))
         with self.assertRaisesRegex(ValueError, "does not have 8 bytes"):
-            pro.int8_scores([block], bytes(16))
+            pro.similarities([block], bytes(16), int8(8))
 
     def test_the_stated_size_is_close_to_the_memory_taken(self) -> None:
         luck = luck_of(8)
-        block = pro.build_columns([luck.randbytes(128) for _ in range(2000)], 128)
+        rows = [luck.randbytes(128) for _ in range(2000)]
+        block = pro.laid_out(rows, int8(128))
+        assert isinstance(block, pro.Columns)
         taken = sum(sys.getsizeof(part) for part in (*block, *block.columns, *block.norms))
-        self.assertLessEqual(taken, block.size_bytes)
-        self.assertLess(block.size_bytes, 1.2 * taken)
-        self.assertLess(pro.columns_size(20_000, 1024), 1.2 * 20_000 * 1024)
+        said = pro.laid_out_size(int8(128), 2000)
+        self.assertTrue(taken <= said < 1.2 * taken, (taken, said))
+        self.assertLess(pro.laid_out_size(int8(1024), 20_000), 1.2 * 20_000 * 1024)
+        bits = pro.laid_out(rows, binary(1024))
+        taken = sys.getsizeof(bits) + sum(map(sys.getsizeof, bits))
+        said = pro.laid_out_size(binary(1024), 2000)
+        self.assertTrue(taken <= said < 1.2 * taken, (taken, said))
+
+
+def bit_scores(rows: list[bytes], query: bytes, dimensions: int) -> list[float]:
+    which = binary(dimensions)
+    return pro.similarities([pro.laid_out(rows, which)], query, which)
 
 
 class BinaryScores(unittest.TestCase):
@@ -249,7 +302,7 @@ class BinaryScores(unittest.TestCase):
             query = luck.randbytes(size)
             flipped = bytes(255 - byte for byte in query)
             rows = [query, flipped, bytes(size), b"\xff" * size, luck.randbytes(size)]
-            scores = pro.binary_scores(rows, query, dimensions)
+            scores = bit_scores(rows, query, dimensions)
             bits = [f"{int.from_bytes(row, 'big'):0{dimensions}b}" for row in [query, *rows]]
             for score, row in zip(scores, bits[1:], strict=True):
                 differing = sum(a != b for a, b in zip(bits[0], row, strict=True))
@@ -259,10 +312,10 @@ class BinaryScores(unittest.TestCase):
     def test_a_vector_of_another_size_is_refused(self) -> None:
         for rows, query in (([bytes(15)], bytes(16)), ([bytes(16)], bytes(17))):
             with self.assertRaisesRegex(ValueError, "does not have 16 bytes"):
-                pro.binary_scores(rows, query, 128)
+                bit_scores(rows, query, 128)
 
     def test_nothing_stored_gives_no_scores(self) -> None:
-        self.assertEqual(pro.binary_scores([], bytes(16), 128), [])
+        self.assertEqual(bit_scores([], bytes(16), 128), [])
 
 
 class TopK(unittest.TestCase):
