@@ -53,7 +53,7 @@ def tool_section(declared: pro.Tool) -> str:
 
 
 def errors_table() -> str:
-    rows = [(f"`{kind}`", fix.means, fix.fix) for kind, fix in pro.FIXES.items()]
+    rows = [(f"`{kind}`", means, fix) for kind, (means, fix) in pro.FIXES.items()]
     return table(("Category", "Meaning", "What to do"), rows)
 
 

@@ -419,7 +419,7 @@ class ToolChoice(unittest.TestCase):
 
         self.assertEqual(words("all"), [t.word for t in pro.TOOLS.values()])
         self.assertEqual(words("core"), ["ask", "jobs", "search", "help"])
-        self.assertEqual(words("ask, perplexity_usage"), ["ask", "usage"])
+        self.assertEqual(words("ask, perplexity_usage"), ["ask", "jobs", "usage"])
         self.assertNotIn("embed", words("-embed"))
         self.assertEqual(words("core,usage,-help"), ["ask", "jobs", "search", "usage"])
 
