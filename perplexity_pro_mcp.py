@@ -2072,11 +2072,13 @@ def message_in(value: Json) -> str:
     if not isinstance(value, dict):
         return ""
     names = ("error", "message", "detail", "msg", "code", "type")
-    found = next(filter(None, (message_in(value.get(name)) for name in names)), "")
-    where, param = value.get("loc"), value.get("param")
-    where = where[-1] if isinstance(where, list) and where else param
-    named = found and isinstance(where, str) and where not in found
-    return f"{where}: {found}" if named else found
+    texts = (message_in(value.get(name)) for name in names)
+    found = next((text for text in texts if text and not text.isdigit()), "")
+    where, field = value.get("loc"), value.get("param")
+    if isinstance(where, list) and where:
+        field = where[-1]
+    named = found and isinstance(field, (str, int)) and str(field) not in found
+    return f"{field}: {found}" if named else found
 
 
 def upstream_message(body: Json, key: str | None) -> str:

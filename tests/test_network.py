@@ -367,6 +367,12 @@ class Refused(NetworkCase):
             ),
             ({"detail": [{"loc": [], "msg": "a"}, {"loc": [1], "msg": "b"}]}, "a; 1: b"),
             ({"detail": "why"}, "why"),
+            (
+                {"error": {"message": "Unknown field", "param": "max_step"}},
+                "max_step: Unknown field",
+            ),
+            ({"error": {"message": "no field max_step", "param": "max_step"}}, "no field max_step"),
+            ({"error": {"code": "too_long", "message": None, "type": "t"}}, "too_long"),
             ({"error": "why"}, "why"),
             ({"message": "why"}, "why"),
             ({"error": {"message": ["one", "two", 3, None]}}, "one; two"),
