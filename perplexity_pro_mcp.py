@@ -40,6 +40,7 @@ Contents (search for `# ==== ` to walk through them; a chapter uses only earlier
   13. Showing            instructions and help out of the declarations
   14. Tools              the eleven tools: arguments, result, handler
   15. Server             JSON-RPC lines, workers, progress, shutdown
+  16. Computer bridge    Perplexity Computer: signing in, its tools, files to it and from it
   17. Clients            configuration snippets, edits and links for MCP clients
   18. Command line       the same tools for a terminal
   20. Main               which of the two this process is
@@ -134,6 +135,7 @@ SEARCH_PATH = "/search"
 DECISIONS_PATH = "/v1/decisions"
 EMBEDDINGS_PATH = "/v1/embeddings"
 MODELS_PATH = "/v1/models"
+DEFAULT_COMPUTER_URL = "https://www.perplexity.ai/rest/computer/mcp"
 
 # Protocol versions, newest first. The modern one has no handshake.
 MODERN_VERSION = "2026-07-28"
@@ -596,6 +598,9 @@ class Settings(NamedTuple):
     caps: tuple[tuple[str, int], ...] = ()  # day, month or call, and nano-USD
     confirm_nano: int | None = None
     tools: str = "all"
+    computer: bool = True
+    computer_url: str = DEFAULT_COMPUTER_URL
+    computer_client_id: str | None = None
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -670,6 +675,11 @@ VARIABLES = (
     Variable("PERPLEXITY_CATALOG_MAX_STALE", "86400", "Oldest list shown if the API fails"),
     Variable("PERPLEXITY_DB_BUSY_TIMEOUT", "5", "Seconds a write waits for the database"),
     Variable("PERPLEXITY_LOG_LEVEL", "WARNING", "DEBUG, INFO, WARNING, ERROR or CRITICAL"),
+    Variable("PERPLEXITY_COMPUTER", "on", "off: no tools of Perplexity Computer"),
+    Variable("PERPLEXITY_COMPUTER_URL", DEFAULT_COMPUTER_URL, "Address of Computer's MCP server"),
+    Variable(
+        "PERPLEXITY_COMPUTER_CLIENT_ID", "registered", "Client id to sign in to Computer with"
+    ),
     Variable("HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY", "none", "Proxies, in either case"),
     Variable("SSL_CERT_FILE, SSL_CERT_DIR", "the system's", "Certificates to trust"),
     Variable("NO_COLOR, TERM", "none", "Command line without colour: set, or TERM=dumb"),
@@ -769,13 +779,12 @@ def base_url_problem(url: str) -> str | None:
     return None
 
 
-def _base_url_of(environ: Mapping[str, str], problems: list[str]) -> str:
-    url = given(environ, "PERPLEXITY_BASE_URL") or DEFAULT_BASE_URL
+def _address_in(environ: Mapping[str, str], name: str, default: str, problems: list[str]) -> str:
+    url = given(environ, name) or default
     problem = base_url_problem(url)
     if problem:
-        problems.append(f"PERPLEXITY_BASE_URL cannot be used: {problem}.")
-        return DEFAULT_BASE_URL
-    return url.rstrip("/")
+        problems.append(f"{name} cannot be used: {problem}.")
+    return default if problem else url
 
 
 def read_usd(text: str) -> int | None:
@@ -882,7 +891,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         key=key,
         key_problem=f"{KEY_VARIABLE} {flaw}" if flaw else None,
         key_file=_path_in(environ, KEY_FILE_VARIABLE),
-        base_url=_base_url_of(environ, problems),
+        base_url=_address_in(environ, "PERPLEXITY_BASE_URL", DEFAULT_BASE_URL, problems).rstrip(
+            "/"
+        ),
         data_dir=_data_dir_of(environ, problems),
         files_dir=_path_in(environ, "PERPLEXITY_FILES_DIR"),
         log_level=_word_in(environ, "PERPLEXITY_LOG_LEVEL", levels, problems).upper(),
@@ -895,6 +906,11 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         confirm_nano=amounts.pop("confirm", None),
         caps=tuple(amounts.items()),
         tools=given(environ, "PERPLEXITY_TOOLS") or "all",
+        computer=_word_in(environ, "PERPLEXITY_COMPUTER", switches, problems) in switches[::2],
+        computer_url=_address_in(
+            environ, "PERPLEXITY_COMPUTER_URL", DEFAULT_COMPUTER_URL, problems
+        ),
+        computer_client_id=given(environ, "PERPLEXITY_COMPUTER_CLIENT_ID"),
         warnings=routing.warnings,
         **_numbers_of(environ, problems),
         problems=tuple(problems),  # last: what stands above adds to it
@@ -967,6 +983,7 @@ class Tool(NamedTuple):
     needs: Mapping[str, tuple[str, ...]] | None = (
         None  # what each action cannot do without; "a or b"
     )
+    entry: dict[str, Json] | None = None  # of a tool from outside: its own definition
 
     @property
     def word(self) -> str:
@@ -1032,13 +1049,14 @@ def tool(  # noqa: PLR0913 - each is one thing that a signature cannot say
     effects: Effects,
     examples: tuple[dict[str, Json], ...],
     needs: Mapping[str, tuple[str, ...]] | None = None,
+    among: dict[str, Tool] = TOOLS,
 ) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]:
     """Declare the decorated function, `do_…`, as the tool of its name."""
 
     def declare(handler: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         word = handler.__name__.removeprefix("do_")
-        name, title = PREFIX + word, word.capitalize()
-        TOOLS[name] = Tool(name, title, summary, details, cost, effects, examples, handler, needs)
+        name, title = PREFIX + word, word.capitalize().replace("_", " ")
+        among[name] = Tool(name, title, summary, details, cost, effects, examples, handler, needs)
         return handler
 
     return declare
@@ -1371,7 +1389,12 @@ def read_arguments(
     longest_s: float = MAX_WAIT_S,
     warn: Callable[[str], object] = str,
 ) -> Any:
-    """The tool's argument record, or a ToolError that names the argument and what it accepts."""
+    """The tool's argument record, or a ToolError that names the argument and what it accepts.
+
+    A tool from outside judges its arguments itself.
+    """
+    if declared.entry is not None:
+        return dict(raw)
     fields = {field.name: field for field in _fields_within(declared, longest_s)}
     values = {}
     for name, value in raw.items():
@@ -1453,6 +1476,53 @@ def copy_file(source: Path, target: Path) -> None:
     with source.open("rb") as reader, _new_file(target) as writer:
         while block := reader.read(1 << 20):
             writer.write(block)
+
+
+def own_path(settings: Settings, name: str) -> Path:
+    """Where a file of the data folder is, or would be; nothing is made or looked at."""
+    from pathlib import Path
+
+    return Path(settings.data_dir, name)
+
+
+def stamp_of(*paths: Path) -> tuple[int, ...]:
+    """When files were last changed; 0 for one that is not there."""
+    return tuple(path.stat().st_mtime_ns if path.is_file() else 0 for path in paths)
+
+
+@contextlib.contextmanager
+def locked_file(path: Path, limit_s: float) -> Iterator[None]:
+    """Hold a lock that all processes and threads share, on an empty file; TimeoutError if none."""
+    ends_at = time.monotonic() + limit_s
+    while True:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            if _lock_taken(descriptor):
+                with contextlib.suppress(FileNotFoundError):
+                    if os.fstat(descriptor).st_ino == path.stat().st_ino:  # not one taken away
+                        yield
+                        return
+        finally:
+            os.close(descriptor)
+        if time.monotonic() > ends_at:
+            raise TimeoutError(f"another process holds {path.name}")
+        time.sleep(0.02)
+
+
+def _lock_taken(descriptor: int) -> bool:
+    """Take the lock on a file until it is closed; False while somebody else has it."""
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def read_text(path: Path, limit_bytes: int, encoding: str = "utf-8-sig") -> str:
@@ -1647,40 +1717,69 @@ def _opened_below(root: Path, parts: tuple[str, ...]) -> int:
     return at
 
 
-def _regular_bytes(descriptor: int, limit_bytes: int) -> bytes:
-    """What an open file holds; ValueError where it is no regular file, or is too large."""
-    import stat
-
-    info = os.fstat(descriptor)
-    if not stat.S_ISREG(info.st_mode):
-        raise ValueError("is no regular file")
-    raw = b""
-    if info.st_size <= limit_bytes:
-        with os.fdopen(descriptor, "rb", closefd=False) as reader:
-            raw = reader.read(limit_bytes + 1)  # it may have grown meanwhile
-    if info.st_size > limit_bytes or len(raw) > limit_bytes:
-        raise ValueError(f"is larger than {limit_bytes >> 20} MiB")
-    return raw
-
-
-def read_below(folder: str, name: str, limit_bytes: int) -> bytes:
-    """A regular file below a folder, whole; ValueError says in a few words why it is not read.
+@contextlib.contextmanager
+def opened_below(
+    folder: str, name: str, limit_bytes: int
+) -> Iterator[tuple[typing.IO[bytes], int]]:
+    """A regular file below a folder, open, with its size; ValueError says why it is not read.
 
     Never read: what lies outside or leads there by a link, hidden names, folders, pipes, devices.
     """
+    import stat
+
     if "\0" in name or not name.strip():
         raise ValueError("is no path")
     spelt, root = _folder_of(folder)
     try:
         descriptor = _opened_below(root, _parts_below(spelt, root, name))
-        try:
-            return _regular_bytes(descriptor, limit_bytes)
-        finally:
-            os.close(descriptor)
     except FileNotFoundError:
         raise ValueError("does not exist") from None
     except (OSError, RuntimeError):
         raise ValueError("cannot be opened") from None
+    try:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
+            raise ValueError("is no regular file")
+        if info.st_size > limit_bytes:
+            raise ValueError(f"is larger than {limit_bytes >> 20} MiB")
+        with os.fdopen(descriptor, "rb", closefd=False) as reader:
+            yield reader, info.st_size
+    finally:
+        os.close(descriptor)
+
+
+def read_below(folder: str, name: str, limit_bytes: int) -> bytes:
+    """A regular file below a folder, whole, by the rules of `opened_below`."""
+    with opened_below(folder, name, limit_bytes) as (reader, _):
+        raw = reader.read(limit_bytes + 1)  # it may have grown meanwhile
+    if len(raw) > limit_bytes:
+        raise ValueError(f"is larger than {limit_bytes >> 20} MiB")
+    return raw
+
+
+@contextlib.contextmanager
+def new_below(folder: str, name: str) -> Iterator[tuple[Path, typing.IO[bytes]]]:
+    """A new file below a folder, with a number where its name is taken; gone if anything fails."""
+    from pathlib import Path
+
+    spelt, root = _folder_of(folder)
+    path = Path(name)
+    _refuse_hidden((path.name,))
+    if "\0" in name or not path.name:
+        raise ValueError("is no path")
+    try:
+        place = root.joinpath(*_parts_below(spelt, root, str(path.parent)))
+    except (OSError, RuntimeError):
+        raise ValueError("lies in a folder that does not exist") from None
+    with contextlib.ExitStack() as stack:
+        for number in range(1, 1000):
+            target = place / (path.name if number == 1 else f"{path.stem}-{number}{path.suffix}")
+            with contextlib.suppress(FileExistsError):
+                writer = stack.enter_context(_new_file(target))
+                break
+        else:
+            raise ValueError("is taken, and so are all its numbers")
+        yield target, writer
 
 
 # ==== 6. Network ==================================================================================
@@ -1695,6 +1794,7 @@ if TYPE_CHECKING:
     import ssl
 
 _ADDRESS_S = 1.0  # for each address but the last: a broken IPv6 route swallows packets in silence
+_LOOK_AGAIN_S = 0.2
 _BLOCK_BYTES = 1 << 18  # at once, so that the time is looked at in between
 
 
@@ -1702,10 +1802,16 @@ class Outgoing(NamedTuple):
     """A request to make; everything about it has ended by `deadline`, a time.monotonic()."""
 
     method: str
-    path: str
+    path: str = ""
     body: dict[str, Json] | None = None
     read_timeout_s: float = READ_TIMEOUT_S
     deadline: float = float("inf")
+    # For a request that does not go to the API, and never with its key:
+    url: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    content: bytes | Iterable[bytes] | None = None
+    most_bytes: int | None = None  # of its reply, if not MAX_REPLY_BYTES
+    look: Callable[[], None] | None = None  # called while a reply is awaited; may end it
 
 
 class Reply(NamedTuple):
@@ -1747,9 +1853,10 @@ class _Exchange:
         from urllib.parse import urlsplit
 
         self.settings, self.key, self.outgoing, self.wait = settings, key, outgoing, wait
-        self.host = urlsplit(settings.base_url).hostname or ""
-        self.proxy = _proxy_for(settings)
-        self.payload = None if outgoing.body is None else _payload(outgoing.body)
+        self.url = outgoing.url or settings.base_url + outgoing.path
+        self.host = urlsplit(self.url).hostname or ""
+        self.proxy = _proxy_for(settings, self.url)
+        self.payload = outgoing.content if outgoing.body is None else _payload(outgoing.body)
         self.begin()
 
     def begin(self) -> None:
@@ -1757,7 +1864,7 @@ class _Exchange:
         self.began = time.monotonic()
         self.place = f"the proxy in {self.proxy.variable}" if self.proxy else self.host
         self.reached = False  # from then on the request may be executed, and billed
-        self.room = MAX_REPLY_BYTES
+        self.room = self.outgoing.most_bytes or MAX_REPLY_BYTES
         self.limit(self.settings.connect_timeout_s)
 
     def reach(self) -> None:
@@ -1789,11 +1896,11 @@ class _Proxy(NamedTuple):
     authorization: str
 
 
-def _proxy_for(settings: Settings) -> _Proxy | None:
-    """The proxy that the settings name for the API, if any."""
+def _proxy_for(settings: Settings, url: str = "") -> _Proxy | None:
+    """The proxy that the settings name for an address, if any."""
     from urllib.parse import urlsplit
 
-    values, api = dict(settings.proxies), urlsplit(settings.base_url)
+    values, api = dict(settings.proxies), urlsplit(url or settings.base_url)
     name = next((n for n in (f"{api.scheme}_proxy", "all_proxy") if values.get(n)), None)
     port = api.port or (443 if api.scheme == "https" else 80)
     spelt = (f".{api.hostname}", f".{api.hostname}:{port}")
@@ -1868,6 +1975,22 @@ def _dialled(exchange: _Exchange, address: tuple[str, int], *_: Any) -> socket.s
     raise problem
 
 
+def _received(exchange: _Exchange, sock: Any, buffer: Any) -> Any:
+    """What arrives next; whoever wants to is asked now and then whether it is still wanted."""
+    look, ends_at = exchange.outgoing.look, time.monotonic() + exchange.left_s()
+    while look:
+        sock.settimeout(max(0.001, min(_LOOK_AGAIN_S, ends_at - time.monotonic())))
+        try:
+            return sock.recv_into(buffer)
+        except TimeoutError:
+            look()
+            exchange.left_s()
+            if time.monotonic() >= ends_at:
+                raise
+    sock.settimeout(exchange.left_s())
+    return sock.recv_into(buffer)
+
+
 def _bounded(exchange: _Exchange, sock: Any, **named: Any) -> Any:
     """A reply whose reader ends in time though the server drips, and in size whatever it claims.
 
@@ -1876,11 +1999,10 @@ def _bounded(exchange: _Exchange, sock: Any, **named: Any) -> Any:
     from http import client
 
     def readinto(buffer: Any) -> int:
-        sock.settimeout(exchange.left_s())
-        count: int = sock.recv_into(buffer)
+        count: int = _received(exchange, sock, buffer)
         exchange.room -= count
         if exchange.room < 0:
-            raise _Failed(_TOO_LARGE)
+            raise _Failed(_too_large(exchange.outgoing.most_bytes or MAX_REPLY_BYTES))
         return count
 
     response = client.HTTPResponse(sock, **named)
@@ -1977,8 +2099,11 @@ _STATUSES: dict[int, tuple[Kind, str, str]] = {
 }
 # Nobody has seen which status an empty account gets, so the words may change the advice.
 _CREDIT = re.compile(r"\b(credits?|balance|quota|billing)\b", re.IGNORECASE)
-_LARGE = f"The reply was larger than the {MAX_REPLY_BYTES >> 20} MiB that are read"
-_TOO_LARGE = _Cause("unexpected_response", _LARGE, "ask for less at once", sent=True)
+
+
+def _too_large(most_bytes: int) -> _Cause:
+    what = f"The reply was larger than the {most_bytes >> 20} MiB that are read"
+    return _Cause("unexpected_response", what, "ask for less at once", sent=True)
 
 
 @contextlib.contextmanager
@@ -1988,7 +2113,7 @@ def _put_in_words(exchange: _Exchange) -> Iterator[None]:
 
     try:
         yield
-    except _Failed:
+    except (_Failed, ToolError):
         raise
     except Exception as error:  # noqa: BLE001 - of dozens of kinds, and some quote what they got
         inner = error.reason if isinstance(error, URLError) else error
@@ -2023,7 +2148,7 @@ def _connect_cause(exchange: _Exchange, error: Any) -> _Cause:
             wants = ", which wants a user name and password" if refusal[1] == "407" else ""
             what = f"The connection was refused (HTTP {refusal[1]}) by {place}{wants}"
             again = refusal[1] >= "500"
-    elif exchange.settings.base_url != DEFAULT_BASE_URL:
+    elif not exchange.outgoing.url and exchange.settings.base_url != DEFAULT_BASE_URL:
         todo = "check PERPLEXITY_BASE_URL and whether the server there runs"
     return _Cause("network_timeout", what, todo, again)
 
@@ -2126,8 +2251,10 @@ def _tool_error(exchange: _Exchange, cause: _Cause, attempts: int = 1) -> ToolEr
         after_s = min(2.0**attempts, MAX_RETRY_WAIT_S)
     if after_s is not None:
         todo = todo.replace(_RETRY, f"wait {int(-(-after_s // 1))} s, then try again")
-    if cause.sent and exchange.outgoing.method != "GET":
+    if cause.sent and exchange.outgoing.method != "GET" and not exchange.outgoing.url:
         todo = _UNSURE if cause.again else f"{todo}; {_UNSURE}"
+    if cause.sent and exchange.outgoing.url:  # only its caller knows whether it may be repeated
+        return ToolError(cause.kind, f"{cause.what}{shown}.", status=cause.status, sent=True)
     sentence = f"{cause.what}{shown}{said}; {todo}."
     return ToolError(cause.kind, sentence, status=cause.status, sent=cause.sent)
 
@@ -2145,6 +2272,26 @@ def request(
     """
     reply: Reply = _repeated(_Exchange(settings, key, outgoing, wait))
     return reply
+
+
+@contextlib.contextmanager
+def opened(settings: Settings, outgoing: Outgoing) -> Iterator[Any]:
+    """The open response, of whatever status, of a server that is not the API; asked once.
+
+    ToolError for whatever goes wrong on the way, and while it is read; its `sent` says whether the
+    request may have arrived.
+    """
+    exchange = _Exchange(settings, "", outgoing, lambda _: None)
+    exchange.begin()
+    try:
+        with _put_in_words(exchange), contextlib.closing(_opened(exchange, "")) as response:
+            exchange.limit(MAX_WAIT_S)  # only its silence is short
+            yield response
+    except _Failed as failed:
+        cause = failed.cause
+    else:
+        return
+    raise _tool_error(exchange, cause)
 
 
 def _payload(body: dict[str, Json]) -> bytes:
@@ -2203,16 +2350,20 @@ def _opened(exchange: _Exchange, accept: str) -> Any:
 
     outgoing, proxy = exchange.outgoing, exchange.proxy
     headers = {"Authorization": f"Bearer {exchange.key}", "Accept": accept}
-    headers["User-Agent"] = USER_AGENT
-    if exchange.payload is not None:
+    headers = {**(dict(outgoing.headers) if outgoing.url else headers), "User-Agent": USER_AGENT}
+    if exchange.payload is not None and not outgoing.url:
         headers["Content-Type"] = "application/json"
     # Perplexity asks integrations to name themselves; other hosts have no business knowing.
     if f"https://{exchange.host}" == DEFAULT_BASE_URL:
         headers["X-Pplx-Integration"] = USER_AGENT
     if proxy and proxy.authorization:
         headers["Proxy-Authorization"] = proxy.authorization
-    url, method = exchange.settings.base_url + outgoing.path, outgoing.method
-    made = urllib_request.Request(url, exchange.payload, headers, method=method)  # noqa: S310 - checked
+    made = urllib_request.Request(  # noqa: S310 - checked
+        exchange.url,
+        typing.cast("Any", exchange.payload),
+        headers,
+        method=outgoing.method,
+    )
     if proxy:
         made.set_proxy(proxy.address, "http")
     return _opener().open(made, timeout=exchange)
@@ -5579,6 +5730,7 @@ class Runtime:
         self.moved: dict[int, int] = {}  # jobs that storage took later: their ids before and now
         self.pending: set[int] = set()  # jobs that wait for a reply to this process
         self.vectors = Vectors(settings)
+        self.outside: Any = None  # another server, whose tools are offered beside ours
         self.capped: set[str] = set()  # projects that were seen to have spend caps
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -5818,6 +5970,8 @@ class Call:
         self.longest_wait_s = MAX_WAIT_S if patient else self.settings.wait_s
         self.deadline = float("inf") if patient else time.monotonic() + self.settings.wait_s
         self.hear: Callable[[str], None] | None = None  # takes an answer piece by piece
+        # Puts a form of another server before the user; returns what became of it.
+        self.elicit: Callable[[dict[str, Json]], dict[str, Json]] | None = None
         # Asks the user, if the client can: what they said, None without an answer; or AskUser.
         self.ask_user: Callable[[str, int | None], bool | None] | None = None
         self.user_said: bool | None = None
@@ -10941,6 +11095,1089 @@ def leave(status: int) -> NoReturn:
     with contextlib.suppress(Exception):
         sys.stderr.flush()
     os._exit(status)
+
+
+# ==== 16. Computer bridge =========================================================================
+# Perplexity Computer, a remote MCP server behind an account, as further tools of this one: signing
+# in (OAuth with PKCE), its list of tools, and calls passed on. A message is sent once, whatever
+# becomes of its answer; a refresh token is spent once, by a lock that all processes share. Tokens
+# go to their own issuer and resource only; the API key goes to neither.
+# Touches a listener on 127.0.0.1 and the browser, both in `computer login` only; files through
+# chapter 5, requests through chapter 6, and a thread each for the listener and a list fetched anew.
+
+_SIGN_IN, _LIST, _LOCK = "computer.json", "computer-tools.json", "computer.lock"
+_LIST_LIFE_S = 3600.0
+_LOGIN_S = 300.0
+_PORTS = range(47810, 47900)
+_CALLBACK = "/callback"
+_LOCK_S = 120.0  # as long as another process may take for a refresh
+_EARLY_S = 10.0  # a token that ends so soon counts as ended
+_SILENCE_S = 150.0  # the remote holds a call for two minutes
+_REMOTE_VERSION = "2025-06-18"
+_MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+_MAX_FORM_BYTES = 10_000
+_MAX_FILE_BYTES = 200_000_000
+_LOGIN_TODO = "run `perplexity-pro computer login` in a terminal"
+_THANKS = b"<!doctype html><title>Perplexity Computer</title><p>You may close this page.</p>\n"
+# What must not be sent twice. The other tools read, and may be asked again.
+_SENDING = re.compile(r"call_|answer_|confirm_|notify_|create_attachment_upload")
+
+
+class SignIn(NamedTuple):
+    """One account at one resource; without tokens once they were refused or spent in vain."""
+
+    resource: str
+    issuer: str
+    token_url: str
+    revoke_url: str
+    client_id: str
+    access: str = ""
+    refresh: str = ""
+    expires_at: float = 0.0
+
+    def __repr__(self) -> str:
+        """Nothing of the values: records end up in tracebacks."""
+        return "SignIn(...)"
+
+
+# ---- Signing in
+
+
+def allowed_address(settings: Settings, url: Json) -> str:
+    """An address that was handed over, if it may be asked: https, or loopback from loopback."""
+    from urllib.parse import urlsplit
+
+    local = {"127.0.0.1", "::1", "localhost"}
+    try:
+        parts, home = urlsplit(url), urlsplit(settings.computer_url)
+        schemes = {"https", "http"} if {parts.hostname, home.hostname} <= local else {"https"}
+        good = parts.scheme in schemes and parts.hostname and "@" not in parts.netloc
+    except (ValueError, AttributeError, TypeError):
+        good = False
+    if not good or re.search(r"[^\x21-\x7e]", url):
+        raise _broken(
+            "Perplexity Computer named an address that is not https; nothing was sent to it"
+        )
+    return str(url)
+
+
+def _broken(what: str) -> ToolError:
+    todo = "check PERPLEXITY_COMPUTER_URL, and this network for a gateway"
+    return ToolError("unexpected_response", f"{what}; {todo}.")
+
+
+def _sign_in_again() -> ToolError:
+    words = f"There is no valid sign-in to Perplexity Computer: {_LOGIN_TODO}."
+    return ToolError("authentication", words, status=401)
+
+
+def _asked(settings: Settings, url: str, form: Json = None, *, as_json: bool = False) -> Json:
+    """Status and object of a small reply: a document, or the answer to a form or an object."""
+    from urllib.parse import urlencode
+
+    kind = "application/json" if as_json else "application/x-www-form-urlencoded"
+    content = None if form is None else (json_text(form) if as_json else urlencode(form)).encode()
+    headers = (("Accept", "application/json"), *((("Content-Type", kind),) * (content is not None)))
+    outgoing = Outgoing(
+        "GET" if content is None else "POST",
+        url=allowed_address(settings, url),
+        headers=headers,
+        content=content,
+        read_timeout_s=settings.read_timeout_s,
+        most_bytes=1 << 20,
+    )
+    body: Json = None
+    with opened(settings, outgoing) as response, contextlib.suppress(ValueError):
+        body = read_json(response.read())
+    return response.status, body if isinstance(body, dict) else {}
+
+
+def _challenged(settings: Settings) -> dict[str, str]:
+    """The parameters of the challenge that a call without a token draws."""
+    hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": _hello(asks=False)}
+    outgoing = _to_remote(settings, "POST", hello)
+    with opened(settings, outgoing) as response:
+        header = response.headers["WWW-Authenticate"] or ""
+    if response.status != 401:
+        said = f"answered HTTP {response.status} instead of asking for a sign-in"
+        raise _broken(f"The address of Perplexity Computer {said}")
+    return dict(re.findall(r'(\w+)="([^"]*)"', header))
+
+
+def _discovered(settings: Settings) -> tuple[dict[str, Json], str]:
+    """The authorization server's metadata, checked, and the scope to ask for."""
+    from urllib.parse import urlsplit
+
+    challenge, home = _challenged(settings), urlsplit(settings.computer_url)
+    origin, known = f"{home.scheme}://{home.netloc}", "/.well-known/oauth-protected-resource"
+    named = challenge.get("resource_metadata", "")
+    if named and not named.startswith(f"{origin}/"):
+        raise _broken("The sign-in of Perplexity Computer is described at another host")
+    places = [named] if named else [f"{origin}{known}{home.path.rstrip('/')}", origin + known]
+    resource = _document(settings, places)
+    name, meant = resource.get("resource"), settings.computer_url.rstrip("/")
+    if not isinstance(name, str) or not f"{meant}/".startswith(f"{name.rstrip('/')}/"):
+        raise _broken("The sign-in at that address is meant for another resource")
+    issuer = next(iter(texts_in(resource, "authorization_servers")), "")
+    parts = urlsplit(allowed_address(settings, issuer))
+    at, path = f"{parts.scheme}://{parts.netloc}/.well-known/", parts.path.rstrip("/")
+    places = [f"{at}oauth-authorization-server{path}", f"{at}openid-configuration{path}"]
+    places += [f"{issuer.rstrip('/')}/.well-known/openid-configuration"] * bool(path)
+    found = _document(settings, places)
+    if found.get("issuer") != issuer:
+        raise _broken("The server that signs in names another issuer than itself")
+    if "S256" not in texts_in(found, "code_challenge_methods_supported"):
+        raise _broken("The server that signs in cannot protect the code (S256 is missing)")
+    for endpoint in ("authorization_endpoint", "token_endpoint"):
+        allowed_address(settings, found.get(endpoint))
+    scopes = texts_in(resource, "scopes_supported")
+    scopes = challenge["scope"].split() if challenge.get("scope") else scopes
+    offline = [s for s in texts_in(found, "scopes_supported") if s == "offline_access"]
+    return found, " ".join(dict.fromkeys([*scopes, *offline]))
+
+
+def _document(settings: Settings, places: list[str]) -> dict[str, Json]:
+    """The first of several places that holds a JSON object."""
+    for place in places:
+        status, body = _asked(settings, place)
+        if status == 200 and body:
+            return typing.cast("dict[str, Json]", body)
+    raise _broken("Perplexity Computer does not say how to sign in")
+
+
+def _client_id(settings: Settings, found: dict[str, Json], redirect: str) -> str:
+    """The configured client, or one registered for this redirect."""
+    if settings.computer_client_id:
+        return settings.computer_client_id
+    if not found.get("registration_endpoint"):
+        raise _broken("The server registers no clients: set PERPLEXITY_COMPUTER_CLIENT_ID")
+    client = {
+        "client_name": NAME,
+        "redirect_uris": [redirect],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "native",
+    }
+    status, body = _asked(settings, found["registration_endpoint"], client, as_json=True)
+    if status not in {200, 201} or not isinstance(body.get("client_id"), str):
+        raise _broken(f"The server did not register this client (HTTP {status})")
+    return str(body["client_id"])
+
+
+def _listener(state: str, arrive: Callable[[str], None]) -> Any:
+    """A server for the redirect, on the first free port; what does not fit is not handed on."""
+    import socketserver
+    from http.server import BaseHTTPRequestHandler
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 10
+
+        def do_GET(self) -> None:
+            own = "127.0.0.1:{}".format(typing.cast("Any", self.server).server_address[1])
+            place, _, query = self.path.partition("?")
+            fits = self.headers["Host"] == own and place == _CALLBACK
+            fits = fits and _query_of(query).get("state") == state
+            self.send_response(200 if fits else 404)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(_THANKS) * fits))
+            self.end_headers()
+            self.wfile.write(_THANKS * fits)
+            if fits:
+                arrive(self.path)
+
+        def log_message(self, *_: Any) -> None:
+            """The line would hold the code."""
+
+    class Listener(socketserver.ThreadingTCPServer):
+        allow_reuse_address = os.name != "nt"  # there it would let others share the port
+        daemon_threads = True
+
+        def handle_error(self, *_: Any) -> None:
+            """A browser that hangs up is no news."""
+
+    for port in _PORTS:
+        with contextlib.suppress(OSError):
+            return Listener(("127.0.0.1", port), Handler)
+    words = f"All ports from {_PORTS[0]} to {_PORTS[-1]} are taken; close a program that uses one."
+    raise ToolError("internal_error", words)
+
+
+def _pass_on(pasted: Callable[[], str], arrive: Callable[[str], None]) -> None:
+    """What is pasted, if anything is: the end of the input does not end the wait."""
+    if text := pasted():
+        arrive(text)
+
+
+def _query_of(query: str) -> dict[str, str]:
+    from urllib.parse import parse_qsl
+
+    with contextlib.suppress(ValueError):
+        return dict(parse_qsl(query, max_num_fields=20))
+    return {}
+
+
+def _code_in(address: str, state: str, found: Mapping[str, Json]) -> str:
+    """The code in a redirect; what it says is believed only after state and issuer fit."""
+    said = _query_of(address.partition("?")[2])
+    told = "iss" in said or found.get("authorization_response_iss_parameter_supported") is True
+    if said.get("state") != state or (told and said.get("iss") != found["issuer"]):
+        words = "That is not the answer to this sign-in: paste the whole address, or start again."
+        raise ToolError("authentication", words)
+    if "code" not in said:
+        reason = error_text(said.get("error", "no reason given"), None)
+        raise ToolError("authentication", f"The sign-in was refused ({reason}).")
+    return said["code"]
+
+
+def login(
+    settings: Settings, show: Callable[[str], None], pasted: Callable[[], str], *, browser: bool
+) -> None:
+    """Sign in: show the address to open, wait for the redirect or for one that is pasted."""
+    import hashlib
+    import queue
+    import secrets
+    from base64 import urlsafe_b64encode
+    from urllib.parse import urlencode
+
+    found, scope = _discovered(settings)
+    state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
+    digest = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest())
+    arrived: queue.SimpleQueue[str] = queue.SimpleQueue()
+    server = _listener(state, arrived.put)
+    redirect = f"http://127.0.0.1:{server.server_address[1]}{_CALLBACK}"
+    threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
+    try:
+        client = _client_id(settings, found, redirect)
+        asked = {"response_type": "code", "client_id": client, "redirect_uri": redirect}
+        asked.update(code_challenge=digest.decode().rstrip("="), code_challenge_method="S256")
+        asked.update(
+            state=state, resource=settings.computer_url, **({"scope": scope} if scope else {})
+        )
+        page = found["authorization_endpoint"]
+        page = f"{page}{'&' if '?' in page else '?'}{urlencode(asked)}"
+        show(page)
+        threading.Thread(target=_pass_on, args=(pasted, arrived.put), daemon=True).start()
+        if browser:
+            import webbrowser
+
+            webbrowser.open(page)
+        code = _code_in(arrived.get(timeout=_LOGIN_S), state, found)
+    except queue.Empty:
+        words = f"Nobody signed in within {_LOGIN_S / 60:.0f} minutes; start again."
+        raise ToolError("authentication", words) from None
+    finally:
+        server.shutdown()
+        server.server_close()
+    form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect}
+    revoke = found.get("revocation_endpoint")
+    made = SignIn(
+        settings.computer_url,
+        found["issuer"],
+        found["token_endpoint"],
+        revoke if isinstance(revoke, str) else "",
+        client,
+    )
+    status, body = _asked(
+        settings, made.token_url, {**form, **_client_form(made), "code_verifier": verifier}
+    )
+    made = _with_tokens(made, body)
+    if not made.access:
+        kind: Kind = "authentication" if status in {400, 401} else "unexpected_response"
+        raise ToolError(kind, f"The server gave no token (HTTP {status}); start again.")
+    with _locked(settings):
+        _keep(settings, made)
+    Computer(settings).fetch_list()
+
+
+@contextlib.contextmanager
+def _locked(settings: Settings) -> Iterator[None]:
+    """Be the only one, of all processes, that changes the sign-in; ToolError for its files."""
+    try:
+        with locked_file(data_folder(settings) / _LOCK, _LOCK_S):
+            yield
+    except OSError as error:
+        words = f"The sign-in cannot be kept in the data folder ({error.strerror or error})."
+        raise ToolError("internal_error", words) from None
+
+
+def _keep(settings: Settings, made: SignIn) -> None:
+    replace_file(own_path(settings, _SIGN_IN), json_text(made._asdict()))
+
+
+def _client_form(made: SignIn) -> dict[str, str]:
+    return {"client_id": made.client_id, "resource": made.resource}
+
+
+def _with_tokens(made: SignIn, body: Mapping[str, Json]) -> SignIn:
+    """The sign-in with the tokens of a reply, if it has any."""
+    access, refresh, life_s = (body.get(n) for n in ("access_token", "refresh_token", "expires_in"))
+    if not isinstance(access, str) or not re.fullmatch(r"[\x21-\x7e]+", access):
+        return made
+    if str(body.get("token_type")).lower() != "bearer":
+        return made
+    ends_at = time.time() + (life_s if isinstance(life_s, (int, float)) else 1e9)
+    again = refresh if isinstance(refresh, str) and refresh else made.refresh
+    return made._replace(access=access, refresh=again, expires_at=ends_at)
+
+
+def signed_in(settings: Settings) -> SignIn | None:
+    """The sign-in at the address of the settings, with or without tokens that work."""
+    try:
+        found = read_json(read_text(own_path(settings, _SIGN_IN), 1 << 20))
+        made = SignIn(**{name: found[name] for name in SignIn._fields})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return made if made.resource == settings.computer_url else None
+
+
+def usable_sign_in(settings: Settings, refused: str = "") -> SignIn:
+    """A sign-in whose token is neither over nor the one just refused, refreshed if need be."""
+
+    def usable(made: SignIn | None) -> bool:
+        ends_at = time.time() + _EARLY_S
+        return made is not None and made.access not in {"", refused} and made.expires_at > ends_at
+
+    made = signed_in(settings)
+    if made is None or not (made.access or made.refresh):
+        raise _sign_in_again()
+    if usable(made):
+        return made
+    with _locked(settings):
+        made = signed_in(settings)  # another process may have been faster
+        if made is None or not (usable(made) or made.refresh):
+            raise _sign_in_again()
+        return made if usable(made) else _refreshed(settings, made)
+
+
+def _refreshed(settings: Settings, made: SignIn) -> SignIn:
+    """Spend the refresh token: marked before it is sent, so that no death sends it again."""
+    _keep(settings, made._replace(access="", refresh=""))
+    form = {"grant_type": "refresh_token", "refresh_token": made.refresh, **_client_form(made)}
+    try:
+        _, body = _asked(settings, made.token_url, form)
+    except ToolError as error:
+        if error.sent:
+            raise _sign_in_again() from None
+        _keep(settings, made)
+        raise
+    fresh = _with_tokens(made._replace(access=""), body)
+    if not fresh.access:
+        raise _sign_in_again()
+    _keep(settings, fresh)
+    return fresh
+
+
+def logout(settings: Settings) -> str:
+    """Forget the sign-in here, and at its server where that takes it; a sentence about both."""
+    made, words = signed_in(settings), "Signed out"
+    with _locked(settings):
+        for name in (_SIGN_IN, _LIST, _LOCK):
+            with contextlib.suppress(OSError):
+                own_path(settings, name).unlink()
+    if made is None:
+        return "Nobody is signed in to Perplexity Computer."
+    try:
+        for token in filter(None, (made.refresh, made.access)):
+            status, _ = _asked(settings, made.revoke_url, {"token": token, **_client_form(made)})
+            if status >= 400:
+                raise _broken("refused")
+    except ToolError:
+        words = (
+            "Signed out here; the server did not take the tokens back, so they end by themselves"
+        )
+    return f"{words}."
+
+
+# ---- Speaking to the remote
+
+
+def _hello(*, asks: bool) -> dict[str, Json]:
+    return {
+        "protocolVersion": _REMOTE_VERSION,
+        "capabilities": {"elicitation": {}} if asks else {},
+        "clientInfo": {"name": NAME, "version": __version__},
+    }
+
+
+def _to_remote(settings: Settings, method: str, body: Json, *headers: tuple[str, str]) -> Outgoing:
+    """A request to the remote's own address."""
+    accept = "application/json, text/event-stream" if body else "text/event-stream"
+    kind = (("Content-Type", "application/json"),) * (body is not None)
+    return Outgoing(
+        method,
+        url=settings.computer_url,
+        headers=(("Accept", accept), *kind, *headers),
+        content=None if body is None else json_text(body).encode("utf-8", "replace"),
+        read_timeout_s=_SILENCE_S,
+        most_bytes=_MAX_MESSAGE_BYTES,
+    )
+
+
+class Session(NamedTuple):
+    """What one `initialize` agreed on; the id is empty where the remote keeps no sessions."""
+
+    id: str
+    version: str
+    asks: bool  # the remote may ask the user
+
+
+class Computer:
+    """The remote server as this process knows it: its tools and the sessions with it.
+
+    The lock guards the two; it is never held while the network is asked.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._ids = iter(range(1, sys.maxsize))
+        self._sessions: dict[bool, Session] = {}
+        self._stamp: tuple[int, ...] | None = None
+        self._listed_at, self._tools, self._fetching = 0.0, dict[str, Tool](), False
+
+    def close(self) -> None:
+        """End the sessions, if that takes no time."""
+        made = signed_in(self.settings) if self._sessions else None
+        hasty = self.settings._replace(connect_timeout_s=0.5)
+        for session in [*self._sessions.values()] if made else []:
+            outgoing = self._outgoing(typing.cast("SignIn", made), session, "DELETE", None)
+            self._send(hasty, outgoing._replace(read_timeout_s=0.5))
+
+    def ask(self, call: Call | None, method: str, params: Json, *, repeat: bool = True) -> Json:
+        """The result of a request; without `repeat` it reaches the remote once, ever."""
+        asks = call is not None and call.elicit is not None
+        refused, last = "", ToolError("internal_error", "")
+        for _ in range(2):
+            made, session = usable_sign_in(self.settings, refused), self._sessions.get(asks)
+            request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
+            try:
+                session = session or self._begun(made, asks=asks)
+                return self._answer(made, session, request, call)
+            except ToolError as error:
+                last, refused = error, made.access if error.status == 401 else ""
+            with self._lock:
+                if last.status == 404 and self._sessions.get(asks) is session:
+                    del self._sessions[asks]
+            if not (last.status == 401 or (repeat and last.status == 404)):
+                break
+        raise _sign_in_again() if last.status == 401 else last
+
+    def _begun(self, made: SignIn, *, asks: bool) -> Session:
+        """A new session."""
+        hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": _hello(asks=asks)}
+        with opened(self.settings, self._outgoing(made, None, "POST", hello)) as response:
+            _refuse(response, has_session=False)
+            number = response.headers["Mcp-Session-Id"] or ""
+            reply = next((m for _, m in _messages(response) if m.get("id") == 0), {})
+        version = text_in(object_in(reply, "result"), "protocolVersion")
+        if version not in LEGACY_VERSIONS:
+            raise _broken("Perplexity Computer speaks no version of the protocol known here")
+        session = Session(number if number.isascii() else "", version, asks)
+        self._tell(made, session, {"method": "notifications/initialized"})
+        with self._lock:
+            return self._sessions.setdefault(asks, session)
+
+    def _outgoing(
+        self, made: SignIn, session: Session | None, method: str, body: Json, last_id: str = ""
+    ) -> Outgoing:
+        headers = [("Authorization", f"Bearer {made.access}")]
+        if session:
+            headers.append(("MCP-Protocol-Version", session.version))
+            headers += [("Mcp-Session-Id", session.id)] if session.id else []
+        headers += [("Last-Event-ID", last_id)] if last_id else []
+        return _to_remote(self.settings, method, body, *headers)
+
+    def _tell(self, made: SignIn, session: Session, body: dict[str, Json]) -> None:
+        """Send what has no answer: a notification, or the reply to a question."""
+        outgoing = self._outgoing(made, session, "POST", {"jsonrpc": "2.0", **body})
+        self._send(self.settings, outgoing)
+
+    def _send(self, settings: Settings, outgoing: Outgoing) -> None:
+        with contextlib.suppress(ToolError), opened(settings, outgoing):
+            pass  # the status says nothing that could be acted on
+
+    def _answer(
+        self, made: SignIn, session: Session, request: dict[str, Json], call: Call | None
+    ) -> Json:
+        """Send a request and follow its stream, once more from where it was cut."""
+        last_id, lost = "", ToolError("network_timeout", "The connection was cut.", sent=True)
+        look = functools.partial(call.pause, 0) if call else None
+        for method in ("POST", "GET"):
+            body = request if method == "POST" else None
+            outgoing = self._outgoing(made, session, method, body, last_id)._replace(look=look)
+            try:
+                with opened(self.settings, outgoing) as response:
+                    _refuse(response, has_session=bool(session.id))
+                    for number, message in _messages(response):
+                        last_id = number or last_id
+                        if message.get("id") == request["id"] and "method" not in message:
+                            return _result_in(message, made)
+                        self._heed(made, session, message, call)
+            except ToolError as error:
+                if method == "POST" and (error.status or not error.sent):
+                    raise
+                lost = error if method == "POST" else lost
+            except Cancelled:
+                told = {"requestId": request["id"], "reason": "cancelled"}
+                self._tell(made, session, {"method": "notifications/cancelled", "params": told})
+                raise
+            if not last_id:
+                break
+        raise lost
+
+    def _heed(
+        self, made: SignIn, session: Session, message: dict[str, Json], call: Call | None
+    ) -> None:
+        """Progress, or a question of the remote."""
+        method, params = message.get("method"), object_in(message, "params")
+        if method == "notifications/progress" and call and text_in(params, "message"):
+            call.report(one_line(_cleaned(text_in(params, "message"), made), 200))
+        if not isinstance(method, str) or "id" not in message:
+            return
+        reply: dict[str, Json] = {"error": {"code": -32601, "message": "Method not found"}}
+        if method == "ping":
+            reply = {"result": {}}
+        elif method == "elicitation/create":
+            form = _form_in(_cleaned(params, made)) if call and call.elicit else None
+            answer = call.elicit(form) if form and call and call.elicit else {"action": "cancel"}
+            reply = {"result": answer}
+        self._tell(made, session, {"id": message["id"], **reply})
+
+    # -- the list
+
+    def tools(self) -> dict[str, Tool]:
+        """The remote's tools, as they were listed last; none where nobody is signed in."""
+        if not self.settings.computer:
+            return {}
+        stamp = stamp_of(own_path(self.settings, _SIGN_IN), own_path(self.settings, _LIST))
+        if stamp != self._stamp:
+            self._listed_at, self._tools = self._read_list()
+            self._stamp = stamp
+        if self._tools and time.time() - self._listed_at > _LIST_LIFE_S and not self._fetching:
+            self._fetching = True
+            threading.Thread(target=self._fetch_again, name="computer", daemon=True).start()
+        return self._tools
+
+    def _read_list(self) -> tuple[float, dict[str, Tool]]:
+        made = signed_in(self.settings)
+        try:
+            kept = read_json(read_text(own_path(self.settings, _LIST), 1 << 20))
+        except (OSError, ValueError):
+            kept = None
+        if made is None or text_in(kept, "resource") != made.resource:
+            return 0.0, {}
+        tools = {entry["name"]: self._tool_of(entry) for entry in _kept_tools(kept["tools"])}
+        at = kept.get("fetched_at")
+        return at if isinstance(at, float) else 0.0, {**tools, **COMPUTER_TOOLS}
+
+    def _tool_of(self, entry: dict[str, Json]) -> Tool:
+        """A tool that passes its call on."""
+        name, title = entry["name"], entry["title"]
+        words = entry["description"]
+
+        def handler(call: Call, args: dict[str, Json]) -> RemoteResult:
+            return self.forward(call, name, args)
+
+        hints = Effects(open_world=True)
+        return Tool(name, title, words, "", "", hints, ({},), handler, entry=entry)
+
+    def fetch_list(self) -> None:
+        """Ask for the list and keep what can be offered of it."""
+        entries: list[Json] = []
+        cursor: Json = None
+        for _ in range(20):
+            page = self.ask(None, "tools/list", {"cursor": cursor} if cursor else {})
+            found = page.get("tools")
+            if not isinstance(found, list):
+                raise _broken("Perplexity Computer sent no list of tools")
+            entries += found
+            cursor = page.get("nextCursor")
+            if not isinstance(cursor, str):
+                break
+        listed = {"resource": self.settings.computer_url, "fetched_at": time.time()}
+        kept = json_text({**listed, "tools": _kept_tools(entries)})
+        with _locked(self.settings):
+            if signed_in(self.settings):  # not where somebody signed out meanwhile
+                replace_file(own_path(self.settings, _LIST), kept)
+
+    def _fetch_again(self) -> None:
+        with contextlib.suppress(ToolError, OSError):
+            self.fetch_list()
+        self._listed_at, self._fetching = time.time(), False
+
+    # -- calls
+
+    def forward(self, call: Call, name: str, arguments: dict[str, Json]) -> RemoteResult:
+        """Pass a call on, and put what comes back into words."""
+        params: dict[str, Json] = {"name": name, "arguments": arguments}
+        if call.listens():
+            params["_meta"] = {"progressToken": f"{name}-{time.time_ns()}"}
+        sends, thread = _SENDING.match(name) is not None, arguments.get("thread_id")
+        try:
+            result = self.ask(call, "tools/call", params, repeat=not sends)
+        except ToolError as error:
+            if not error.sent:
+                raise
+            if not sends:
+                raise ToolError(error.kind, f"{error.message} Call again.") from None
+            where = f"call read_thread with thread_id {thread}"
+            if not thread:
+                where = "look for it among the threads on https://www.perplexity.ai"
+            words = f"{error.message} The task may be running: {where}; do not send it again."
+            raise ToolError(error.kind, words, sent=True) from None
+        return RemoteResult(name, result)
+
+
+def _refuse(response: Any, *, has_session: bool) -> None:
+    """Raise what a status other than success means."""
+    status = response.status
+    if 200 <= status < 300:
+        return
+    after_s = read_retry_after(response.headers["Retry-After"]) or 60.0
+    words: dict[int, tuple[Kind, str]] = {
+        401: ("authentication", f"The sign-in to Perplexity Computer has ended: {_LOGIN_TODO}."),
+        403: ("forbidden", f"This sign-in may not do that; {_LOGIN_TODO} to agree to more."),
+        404: ("not_found", "The session was lost and nothing was done; call again."),
+        429: (
+            "rate_limited",
+            f"Computer takes no more now; wait {after_s:.0f} s, then call again.",
+        ),
+        3: ("unexpected_response", "The address of Computer redirects, which is not followed."),
+        5: ("upstream_failure", f"Computer failed to answer (HTTP {status})."),
+        0: ("unexpected_response", f"Computer did not take the request (HTTP {status})."),
+    }
+    kind, sentence = words.get(status) or words.get(status // 100) or words[0]
+    known = status if status != 404 or has_session else None
+    raise ToolError(kind, sentence, status=known, sent=status >= 500)
+
+
+def _messages(response: Any) -> Iterator[tuple[str, dict[str, Json]]]:
+    """The messages of a reply, each with the id of its event: one object, or a stream of them."""
+    kind = (response.headers["Content-Type"] or "").lower()
+    if "event-stream" not in kind:
+        try:
+            found = read_json(response.read())
+        except ValueError:
+            words = "Computer, or a gateway before it, answered with something that is not JSON."
+            raise ToolError("unexpected_response", words, sent=True) from None
+        yield from [("", found)] if isinstance(found, dict) else []
+        return
+    number, data = "", list[bytes]()
+    for line in iter(response.readline, b""):
+        field, _, value = line.rstrip(b"\r\n").partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            data.append(value)
+        elif field == b"id" and re.fullmatch(rb"[\x21-\x7e]+", value):
+            number = value.decode()
+        elif not line.strip() and data:
+            with contextlib.suppress(ValueError):
+                found = read_json(b"\n".join(data))
+                if isinstance(found, dict):
+                    yield number, found
+            data = []
+
+
+def _cleaned(value: Json, made: SignIn) -> Json:
+    """Text from outside without hidden characters, keys and tokens, at any depth."""
+    return jsonable(scrubbed(scrubbed(value, made.access, without_hidden), made.refresh))
+
+
+def _result_in(message: dict[str, Json], made: SignIn) -> dict[str, Json]:
+    """The result in a reply, cleaned; ToolError for an error."""
+    message = _cleaned(message, made)
+    if isinstance(message.get("result"), dict):
+        return typing.cast("dict[str, Json]", message["result"])
+    said = error_text(text_in(object_in(message, "error"), "message") or "", None)
+    raise ToolError("invalid_request", f'Computer refused the call, saying "{said}".')
+
+
+# ---- What comes from outside, made fit to be shown
+
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_ONE_SCHEMA = ("items", "contains", "not", "if", "then", "else", "propertyNames")
+_NO_ROOT = {
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "not",
+    "if",
+    "then",
+    "else",
+}  # several clients drop such tools
+
+
+def texts_in(body: Json, name: str) -> list[str]:
+    """The texts in the list under a name."""
+    return [item for item in list_in(body, name) if isinstance(item, str)]
+
+
+def _kept_tools(found: Json) -> list[dict[str, Json]]:
+    """The definitions that every client can take, within bounds; the others are left out."""
+    kept: list[dict[str, Json]] = []
+    taken, room = {name.lower() for name in TOOLS}, 200_000
+    for entry in found if isinstance(found, list) else []:
+        definition = _kept_tool(entry)
+        size = len(json_text(definition)) if definition else 0
+        if definition and definition["name"].lower() not in taken and size <= min(room, 16_000):
+            kept.append(definition)
+            taken.add(definition["name"].lower())
+            room -= size
+    return kept[:64]
+
+
+def _kept_tool(entry: Json) -> dict[str, Json] | None:
+    """One definition, cleaned; None where it cannot be made usable."""
+    name, schema = text_in(entry, "name") or "", object_in(entry, "inputSchema")
+    named = re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) and not name.lower().startswith(PREFIX)
+    if not named or schema.get("type") != "object" or flaw_in(entry):
+        return None
+    schema = {
+        n: v
+        for n, v in _schema(scrubbed(schema, None, without_hidden)).items()
+        if n not in _NO_ROOT
+    }
+    fields = {n: v for n, v in object_in(schema, "properties").items() if _FIELD.fullmatch(n)}
+    required = texts_in(schema, "required")
+    if not fields.keys() >= set(required):
+        return None
+    hints = object_in(entry, "annotations")
+    title = one_line(text_in(entry, "title") or name, 100)
+    words = cut(without_hidden(text_in(entry, "description") or title), 2000)
+    return {
+        "name": name,
+        "title": title,
+        "description": words,
+        "inputSchema": {**schema, "properties": fields, "required": required},
+        "annotations": {n: hints[n] for n in _HINTS if isinstance(hints.get(n), bool)},
+    }
+
+
+_FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # another name costs some clients the whole tool
+
+
+def _schema(value: Json) -> dict[str, Json]:
+    """A schema without boolean ones inside, which cost some clients the whole list."""
+    schema = dict(value) if isinstance(value, dict) else {}
+    for word, inner in schema.items():
+        if word in {"properties", "patternProperties", "$defs", "definitions"}:
+            schema[word] = {name: _schema(object_in(inner, name)) for name in inner or ()}
+        elif word in _ONE_SCHEMA or (word == "additionalProperties" and inner not in (True, False)):
+            schema[word] = _schema(inner)
+        elif word in {"anyOf", "oneOf", "allOf", "prefixItems"}:
+            schema[word] = [_schema(one) for one in inner] if isinstance(inner, list) else []
+    return schema
+
+
+def _form_in(params: dict[str, Json]) -> dict[str, Json] | None:
+    """A question as a form that every version of the protocol knows; None where it is none."""
+    message, schema = text_in(params, "message"), object_in(params, "requestedSchema")
+    if message is None or len(json_text(params)) > _MAX_FORM_BYTES:
+        return None
+    if params.get("mode") == "url":
+        url = text_in(params, "url") or ""
+        good = re.fullmatch(r"https://[\x21-\x7e]+", url)
+        return {"mode": "url", "message": message, "url": url} if good else None
+    fields = {n: _field(v) for n, v in object_in(schema, "properties").items()}
+    required, usable = texts_in(schema, "required"), {n: v for n, v in fields.items() if v}
+    if not usable.keys() >= set(required):
+        return None
+    asked = {"type": "object", "properties": usable, "required": required}
+    return {"message": message, "requestedSchema": asked}
+
+
+def _field(given: Json) -> dict[str, Json] | None:
+    """One field of a form, flat; None for a list or an object."""
+    if not isinstance(given, dict) or given.get("type") not in _KEPT_OF_FIELD:
+        return None
+    kept = {n: v for n, v in given.items() if n in {"type", "title", "description", "default"}}
+    kept.update({n: given[n] for n in _KEPT_OF_FIELD[given["type"]] if n in given})
+    options = [one for one in list_in(given, "oneOf") if isinstance(one, dict)]
+    if options:
+        kept["enum"] = [str(one.get("const")) for one in options]
+        kept["enumNames"] = [str(one.get("title", one.get("const"))) for one in options]
+    return kept
+
+
+_KEPT_OF_FIELD: dict[str, tuple[str, ...]] = {
+    "string": ("enum", "enumNames", "format", "minLength", "maxLength"),
+    "number": ("minimum", "maximum"),
+    "integer": ("minimum", "maximum"),
+    "boolean": (),
+}
+
+_GO_ON = "call call_perplexity_computer with {thread}"
+_STEPS = {  # what comes after an event, or after a tool
+    "complete": f"Finished. To go on in the same thread, {_GO_ON}.",
+    "error": f"The task failed; read why. To try again, {_GO_ON} and new instructions.",
+    "cancelled": f"The task was cancelled. Start a new one, or {_GO_ON} and new instructions.",
+    "sleep": "Nothing to do: the task goes on by itself at {wake_at}. To look, call read_thread "
+    "with {thread}; send no message for that.",
+    "waiting": f"The task waits for something outside. When it may go on, {_GO_ON}.",
+    "ask_user_question": "Ask the user, then call answer_question with {thread}, answers (each "
+    "question with its answer){follow}.",
+    "confirm_action": "Ask the user and never decide alone, then call confirm_action_approve or "
+    "confirm_action_deny with {thread}, result (the reason){follow}.",
+    "auth_required": "Have the user open {auth_url}, then call notify_connected with {thread} and "
+    "a message.",
+    "interaction_required": f"Have the user open {{url}} and complete it there, then {_GO_ON}.",
+    "two_factor_required": f"Have the user do what the text says, then {_GO_ON}.",
+    "access_denied": "Computer is not available for this account; in an organization, its "
+    "administrator can enable it.",
+    "timeout": "The task goes on. To see how far it is, call read_thread with {thread}; "
+    "call_perplexity_computer would send it another message.",
+    "transcript": "What waits for an answer stands in web_state: use answer_question, "
+    "confirm_action_approve, confirm_action_deny or notify_connected with {thread}, and pass "
+    "request.answer_submission_uuid as followup_uuid. Idle does not prove that the task is done.",
+    "list_thread_assets": 'To save one, call perplexity_computer_file with action "download", '
+    "thread_id and asset_id.",
+    "create_asset_download": "The address works for a limited time; perplexity_computer_file saves "
+    "the file instead.",
+    "create_attachment_upload": "perplexity_computer_file uploads a local file in one call; pass "
+    "its attachment_url in attachment_urls.",
+    "projects_list": "Pass project_uuid to call_perplexity_computer to start a thread there.",
+    "models_list": "Pass mode, or model with an effort of its own, to call_perplexity_computer.",
+}
+
+
+def _plain(value: Json, pattern: str, otherwise: str) -> str:
+    """A value from outside as it may stand in a sentence of ours."""
+    return value if isinstance(value, str) and re.fullmatch(pattern, value) else otherwise
+
+
+def next_step(tool: str, found: Mapping[str, Json]) -> str:
+    """What to do after a result, in words that name the tool to call."""
+    asked, address = object_in(found, "interactive"), r"https://[\x21-\x7e]{1,2000}"
+    number = _plain(found.get("thread_id"), r"[\w.-]{1,100}", "")
+    follow = _plain(asked.get("followup_uuid"), r"[\w.-]{1,100}", "")
+    parts = {
+        "thread": f"thread_id {number}" if number else "the same thread_id",
+        "wake_at": _plain(found.get("wake_at"), r"[\w:.+-]{1,40}", "the time it has set"),
+        "auth_url": _plain(asked.get("auth_url"), address, "the address in interactive.auth_url"),
+        "url": _plain(asked.get("url"), address, "Perplexity"),
+        "follow": f" and followup_uuid {follow}" if follow else "",
+    }
+    event = str(found.get("event", tool))
+    words = _STEPS.get(event, "").format(**parts)
+    if event == "complete" and found.get("task_status") == "input_required":
+        words = f"The answer waits for the user: ask, then {_GO_ON.format(**parts)}."
+    if event == "insufficient_credits":
+        words = _credit_step(asked, number, _GO_ON.format(**parts), address)
+    if found.get("pending_interactions"):
+        words += " Several wait (pending_interactions): answer each with its own followup_uuid."
+    if found.get("optional_auth_requests"):
+        words += " Never call notify_connected for optional_auth_requests."
+    if isinstance(found.get("next_cursor"), str):
+        words += " There is more: call again with cursor next_cursor."
+    return words.strip()
+
+
+def _credit_step(asked: Mapping[str, Json], number: str, go_on: str, address: str) -> str:
+    """What to do without credits: whether anything was sent shows in the thread's id."""
+    place = _plain(asked.get("billing_url"), address, "")
+    back = _plain(asked.get("quota_reset_date"), r"[\w:.+-]{1,40}", "")
+    how = f"top up at {place}" if place else "see the account's usage page on Perplexity"
+    how += f", or wait until {back}" if back else ""
+    if number:
+        return f"The task stopped for lack of credits: {how}, then {go_on}."
+    return f"Nothing was sent for lack of credits: {how}, then send the message again."
+
+
+class RemoteResult:
+    """What the remote returned: its own object, every key kept, and the next step."""
+
+    def __init__(self, tool: str, result: Mapping[str, Json]) -> None:
+        texts = [text for one in list_in(result, "content") if (text := text_in(one, "text"))]
+        found = result.get("structuredContent")
+        if not isinstance(found, dict):
+            with contextlib.suppress(ValueError):
+                found = read_json(texts[0] if texts else "")
+        self.found: dict[str, Json] = found if isinstance(found, dict) else {}
+        self.answer = text_in(self.found, "text") or ("" if self.found else "\n".join(texts))
+        self.step = next_step(tool, self.found)
+        if result.get("isError") is True:
+            said = cut(without_hidden("\n".join(texts) or self.answer), 2000)
+            raise ToolError("unexpected_response", f"Computer could not do it: {said}")
+
+    def _asdict(self) -> dict[str, Json]:
+        given = self.found or {"text": self.answer}
+        return {**given, "next_step": self.step}
+
+    def text(self) -> str:
+        """The next step, then what the remote says, as text from outside."""
+        rest = {name: value for name, value in self.found.items() if name != "text"}
+        said = "\n\n".join(filter(None, (self.answer, json_text(rest) if rest else "")))
+        return f"{self.step}\n{fenced(said)}".lstrip()
+
+
+# ---- Files
+
+COMPUTER_TOOLS: dict[str, Tool] = {}  # listed with the remote's own
+
+
+class ComputerFileArgs(NamedTuple):
+    """Arguments of `perplexity_computer_file`."""
+
+    action: Annotated[Literal["upload", "download"], Arg("What to do", positional=True)]
+    path: Annotated[str | None, Arg("File to upload; or where to save, if not its own name")] = None
+    thread_id: Annotated[str | None, Arg("download: the thread", high=200)] = None
+    asset_id: Annotated[str | None, Arg("download: from list_thread_assets", high=200)] = None
+
+
+class ComputerFile(NamedTuple):
+    """A file that was moved."""
+
+    attachment_url: Annotated[str | None, "for attachment_urls of the next call"]
+    path: Annotated[str | None, "where it was saved"]
+    size_bytes: int
+
+    def text(self) -> str:
+        """One sentence."""
+        if self.attachment_url:
+            return (
+                f"Uploaded {self.size_bytes} bytes. Pass in attachment_urls: {self.attachment_url}"
+            )
+        return f"Saved {self.size_bytes} bytes as {self.path}"
+
+
+@tool(
+    "Move a file between this computer and Perplexity Computer.",
+    "upload a file for a task, or download an asset of a thread; both below PERPLEXITY_FILES_DIR "
+    "and at most 200 MB.",
+    cost="free",
+    effects=Effects(open_world=True),
+    examples=({"action": "upload", "path": "report.pdf"},),
+    needs={"upload": ("path",), "download": ("thread_id", "asset_id")},
+    among=COMPUTER_TOOLS,
+)
+def do_computer_file(call: Call, args: ComputerFileArgs) -> ComputerFile:
+    """Upload or download."""
+    folder = call.settings.files_dir
+    if folder is None:
+        words = "Files are off: set PERPLEXITY_FILES_DIR to the folder they may lie in."
+        raise ToolError("invalid_request", words)
+    if args.action == "upload":
+        return _uploaded(call, folder, args.path or "")
+    return _downloaded(call, folder, args)
+
+
+@contextlib.contextmanager
+def _blamed_on_path() -> Iterator[None]:
+    """Say of a file that cannot be used why."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise invalid("path", f"{why or 'cannot be used'}.") from None
+
+
+def _remote(call: Call, name: str, **arguments: Json) -> dict[str, Json]:
+    computer = typing.cast("Computer", call.runtime.outside)
+    return computer.forward(call, name, arguments).found
+
+
+def _uploaded(call: Call, folder: str, path: str) -> ComputerFile:
+    """Ask for an envelope, then send the file in it, to an address that gets no token."""
+    import mimetypes
+    import secrets
+
+    with contextlib.ExitStack() as stack:
+        with _blamed_on_path():
+            reader, size = stack.enter_context(opened_below(folder, path, _MAX_FILE_BYTES))
+        name = re.split(r"[/\\]", path)[-1]
+        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        envelope = _remote(
+            call, "create_attachment_upload", filename=name, mime_type=kind, size_bytes=size
+        )
+        url = allowed_address(call.settings, envelope.get("upload_url"))
+        boundary = secrets.token_hex(16)
+        head, tail = _envelope(object_in(envelope, "upload_fields"), name, kind, boundary)
+
+        def content() -> Iterator[bytes]:
+            left = size
+            yield head
+            while block := reader.read(min(left, 1 << 18)):
+                left -= len(block)
+                yield block
+            if left:
+                raise ToolError("invalid_request", "The file became shorter while it was sent.")
+            yield tail
+
+        form = f"multipart/form-data; boundary={boundary}"
+        long = str(len(head) + size + len(tail))
+        headers = (("Content-Type", form), ("Content-Length", long))
+        outgoing = Outgoing("POST", url=url, headers=headers, content=content())
+        with opened(call.settings, outgoing._replace(read_timeout_s=MAX_WAIT_S)) as response:
+            status = response.status
+    if not 200 <= status < 300:
+        words = f"The store refused the upload (HTTP {status}); try again for a new envelope."
+        raise ToolError("unexpected_response", words)
+    return ComputerFile(text_in(envelope, "attachment_url"), None, size)
+
+
+def _envelope(
+    fields: Mapping[str, Json], name: str, kind: str, boundary: str
+) -> tuple[bytes, bytes]:
+    """What stands before and after the file in a form: the store reads nothing behind it."""
+    given = [(field, str(value), "") for field, value in fields.items()]
+    safe = re.sub(r"[^\w .()+-]", "_", name)
+    given.append(("file", "", f'; filename="{safe}"\r\nContent-Type: {kind}'))
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"{more}\r\n\r\n{value}'
+        for field, value, more in given
+        if not re.search(r'["\r\n]', field)
+    ]
+    return "\r\n".join(parts).encode("utf-8", "replace"), f"\r\n--{boundary}--\r\n".encode()
+
+
+def _downloaded(call: Call, folder: str, args: ComputerFileArgs) -> ComputerFile:
+    """Ask for a fresh address, and save what is there into a new file."""
+    from urllib.parse import unquote, urlsplit
+
+    known = {} if args.path else _asset(call, args)
+    if (count_of(known.get("size_bytes")) or 0) > _MAX_FILE_BYTES:
+        raise ToolError("invalid_request", f"The file is larger than {_MAX_FILE_BYTES:,} bytes.")
+    found = _remote(call, "create_asset_download", thread_id=args.thread_id, asset_id=args.asset_id)
+    url, size = allowed_address(call.settings, found.get("url")), 0
+    outgoing = Outgoing("GET", url=url, read_timeout_s=READ_TIMEOUT_S)
+    with opened(call.settings, outgoing._replace(most_bytes=_MAX_FILE_BYTES)) as response:
+        if response.status != 200:
+            words = f"The file could not be fetched (HTTP {response.status}); ask for it again."
+            raise ToolError("unexpected_response", words)
+        named = response.headers.get_filename() or unquote(urlsplit(url).path)
+        name = args.path or file_name(text_in(known, "filename") or named)
+        with contextlib.ExitStack() as stack:
+            with _blamed_on_path():
+                path, writer = stack.enter_context(new_below(folder, name))
+            while block := response.read(1 << 18):
+                with _blamed_on_path():
+                    size += writer.write(block)
+            if response.length:
+                raise ToolError("network_timeout", "The download broke off; try again.")
+    return ComputerFile(None, str(path), size)
+
+
+def _asset(call: Call, args: ComputerFileArgs) -> dict[str, Json]:
+    """What the thread's list says of an asset; empty where it says nothing."""
+    cursor: dict[str, Json] = {}
+    for _ in range(20):
+        page = _remote(call, "list_thread_assets", thread_id=args.thread_id, **cursor)
+        for one in list_in(page, "assets"):
+            if text_in(one, "asset_id") == args.asset_id:
+                return typing.cast("dict[str, Json]", one)
+        cursor = {"cursor": page.get("next_cursor")}
+        if not isinstance(cursor["cursor"], str):
+            break
+    return {}
+
+
+def file_name(text: str) -> str:
+    """A file name out of one from outside: a last part that no system takes for something else."""
+    name = re.split(r"[/\\]", without_hidden(text))[-1]
+    name = re.sub(r'[<>:"|?*\n\t]', "_", name).strip(". ")[-120:]
+    device = re.match(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", name, re.IGNORECASE)
+    return f"_{name}" if device else name or "download"
 
 
 # ==== 17. Clients =================================================================================

@@ -21,18 +21,20 @@ STARTS = [
 MODULE_POWERS = {
     "urllib.request": {6},
     "urllib.error": {6},
-    "http": {6},
+    "http": {6, 16},
     "socket": {6},
     "ssl": {6, 18},
     "sqlite3": {9},
     "tempfile": set(),
     "shutil": {18},
     "signal": {15},
-    "threading": {0, 11, 15},
+    "socketserver": {16},
+    "threading": {0, 11, 15, 16},
+    "webbrowser": {16},
     "pathlib": {0, 5, 9, 17, 18},
 }
 CALL_POWERS = {"open": {5}, "print": {18}, "input": {18}}
-NAME_POWERS = {"sqlite3": {9}, "threading": {9, 11, 15}}
+NAME_POWERS = {"sqlite3": {9}, "threading": {9, 11, 15, 16}}
 ATTRIBUTE_POWERS = {  # (object, attribute)
     ("os", "environ"): {3},
     ("os", "getenv"): set(),

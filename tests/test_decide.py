@@ -350,14 +350,11 @@ class Files(Gallery):
             self.assert_refused("big.png", "is larger than 20 MiB")
 
     def test_a_file_that_grows_after_the_look_at_its_size_is_refused(self) -> None:
-        descriptor = os.open(self.root / "a.png", os.O_RDONLY)
-        self.addCleanup(os.close, descriptor)
-        length = (self.root / "a.png").stat().st_size
-        self.assertEqual(len(pro._regular_bytes(descriptor, length)), length)
-        os.lseek(descriptor, 0, os.SEEK_SET)
+        length, root = (self.root / "a.png").stat().st_size, str(self.root)
+        self.assertEqual(len(pro.read_below(root, "a.png", length)), length)
         before = os.stat_result((0o100600, 0, 0, 1, 0, 0, length - 1, 0, 0, 0))
         with mock.patch.object(os, "fstat", return_value=before), self.assertRaises(ValueError):
-            pro._regular_bytes(descriptor, length - 1)
+            pro.read_below(root, "a.png", length - 1)
 
     def test_pictures_that_do_not_fit_one_request_are_refused(self) -> None:
         data = png(512, 512)

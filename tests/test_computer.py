@@ -1,0 +1,503 @@
+"""The bridge to Perplexity Computer, against a fake of both of its servers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from fake_computer import MCP_PATH, FakeComputer
+from support import WAIT_S, pro
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SENDING = "call_perplexity_computer"
+
+
+class Bridge:
+    """A runtime whose Computer is a fake."""
+
+    def __init__(self, fake: FakeComputer, folder: str, **environ: str) -> None:
+        self.fake = fake
+        self.data = Path(folder, "data")
+        self.files = Path(folder, "files")
+        self.files.mkdir()
+        self.environ = {
+            "PERPLEXITY_COMPUTER_URL": fake.url,
+            "PERPLEXITY_DATA_DIR": str(self.data),
+            "PERPLEXITY_FILES_DIR": str(self.files),
+            **environ,
+        }
+        self.settings = pro.read_settings(self.environ)
+        self.runtime = pro.Runtime(self.settings)
+        self.runtime.outside = pro.Computer(self.settings)
+        self.progress: list[str] = []
+
+    def login(self, follow: Callable[[str], str] | None = None, pasted: str = "") -> str:
+        """Sign in with a browser that follows the redirect, or what `follow` makes of it."""
+        shown: list[str] = []
+
+        def browse(url: str) -> None:
+            place = self.fake.approve(url)
+            with contextlib.suppress(HTTPError, OSError):
+                urlopen(follow(place) if follow else place, timeout=WAIT_S).close()
+
+        def show(url: str) -> None:
+            shown.append(url)
+            if not pasted:
+                threading.Thread(target=browse, args=(url,), daemon=True).start()
+
+        def paste() -> str:
+            return self.fake.approve(shown[0]) if pasted == "redirect" else pasted
+
+        pro.login(self.settings, show, paste, browser=False)
+        return shown[0]
+
+    def run(self, tool: str, /, **arguments: Any) -> Any:
+        """The outcome of a call."""
+        declared = self.runtime.outside.tools()[tool]
+        call = pro.Call(self.runtime, declared, self.progress.append)
+        outcome = pro.run_tool(call, arguments)
+        assert not outcome.detail, outcome.detail
+        return outcome
+
+    def refused(self, tool: str, /, **arguments: Any) -> str:
+        outcome = self.run(tool, **arguments)
+        assert outcome.kind is not None, outcome.text
+        return str(outcome.text)
+
+    def login_problem(self, *faults: str, **more: Any) -> Any:
+        """The error of a sign-in with faults."""
+        self.fake.faults = set(faults)
+        try:
+            self.login(**more)
+        except pro.ToolError as error:
+            self.fake.faults = set()
+            return error
+        raise AssertionError("the sign-in succeeded")
+
+    def kept(self) -> dict[str, Any]:
+        """The sign-in as the file holds it."""
+        found: dict[str, Any] = json.loads((self.data / "computer.json").read_text("utf-8"))
+        return found
+
+
+@contextlib.contextmanager
+def bridge(*, signed_in: bool = True, **environ: str) -> Iterator[Bridge]:
+    with tempfile.TemporaryDirectory() as folder, FakeComputer() as fake:
+        made = Bridge(fake, folder, **environ)
+        if signed_in:
+            made.login()
+        try:
+            yield made
+        finally:
+            made.runtime.close()
+
+
+class SigningIn(unittest.TestCase):
+    def test_the_way_is_discovered_and_the_list_kept(self) -> None:
+        with bridge() as made:
+            asked = [seen.path for seen in made.fake.seen]
+            self.assertEqual(asked[0], MCP_PATH)
+            self.assertIn(f"/.well-known/oauth-protected-resource{MCP_PATH}", asked)
+            self.assertEqual(made.kept()["resource"], made.fake.url)
+            self.assertIn(SENDING, made.runtime.outside.tools())
+            code = made.fake.asked("/token")[0].body
+            self.assertEqual(code["resource"], made.fake.url)
+            self.assertGreaterEqual(len(code["code_verifier"]), 43)
+
+    @unittest.skipIf(os.name == "nt", "modes are of other systems")
+    def test_the_files_are_their_owners_alone(self) -> None:
+        with bridge() as made:
+            for name in ("computer.json", "computer-tools.json", "computer.lock"):
+                self.assertEqual((made.data / name).stat().st_mode & 0o777, 0o600, name)
+
+    def test_a_redirect_can_be_pasted(self) -> None:
+        with bridge(signed_in=False) as made:
+            made.login(pasted="redirect")
+            self.assertTrue(made.kept()["access"])
+
+    def test_a_bare_code_is_refused(self) -> None:
+        with bridge(signed_in=False) as made:
+            error = made.login_problem(pasted="0123456789abcdef")
+            self.assertEqual(error.kind, "authentication")
+            self.assertFalse(made.fake.asked("/token"))
+
+    def test_what_contradicts_itself_is_refused_before_any_code_is_sent(self) -> None:
+        with bridge(signed_in=False) as made:
+            for fault, words in {
+                "wrong_issuer": "another issuer",
+                "no_s256": "S256",
+                "wrong_resource": "another resource",
+                "foreign_metadata": "another host",
+                "foreign_token_endpoint": "not https",
+                "no_challenge": "instead of asking for a sign-in",
+                "no_registration": "PERPLEXITY_COMPUTER_CLIENT_ID",
+                "wrong_iss": "not the answer to this sign-in",
+                "missing_iss": "not the answer to this sign-in",
+                "denied": "refused (access_denied)",
+            }.items():
+                with self.subTest(fault):
+                    error = made.login_problem(fault)
+                    self.assertIn(words, error.message)
+                    self.assertNotIn("\n", error.message)
+            self.assertFalse(made.fake.asked("/token"))
+            self.assertFalse((made.data / "computer.json").exists())
+
+    def test_a_broken_token_reply_leaves_nobody_signed_in(self) -> None:
+        with bridge(signed_in=False) as made:
+            error = made.login_problem("bad_token_reply")
+            self.assertEqual(error.kind, "unexpected_response")
+            self.assertIsNone(pro.signed_in(made.settings))
+
+    def test_requests_that_do_not_fit_neither_use_the_listener_up_nor_reach_the_server(
+        self,
+    ) -> None:
+        def follow(place: str) -> str:
+            origin = place.partition("/callback")[0]
+            foreign = Request(place, headers={"Host": "evil.example"})
+            for bad in (f"{origin}/favicon.ico", re.sub("state=[^&]*", "state=x", place), foreign):
+                with self.assertRaises(HTTPError) as caught:
+                    urlopen(bad, timeout=WAIT_S)
+                self.assertEqual(caught.exception.code, 404)
+                caught.exception.close()
+            return place
+
+        with bridge(signed_in=False) as made:
+            made.login(follow)
+            self.assertEqual(len(made.fake.asked("/token")), 1)
+
+    def test_a_taken_port_moves_the_redirect_that_is_registered(self) -> None:
+        import socket
+
+        with bridge(signed_in=False) as made, contextlib.ExitStack() as stack:
+            taken = stack.enter_context(socket.socket())
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                taken.bind(("127.0.0.1", 47810))
+                taken.listen()
+            made.login()
+            [client] = made.fake.clients.values()
+            self.assertRegex(
+                client["redirect_uris"][0], r"^http://127\.0\.0\.1:478[1-9]\d/callback$"
+            )
+            self.assertNotIn(":47810/", client["redirect_uris"][0])
+
+    def test_a_configured_client_is_not_registered(self) -> None:
+        with bridge(signed_in=False, PERPLEXITY_COMPUTER_CLIENT_ID="configured-1") as made:
+            made.login()
+            self.assertFalse(made.fake.clients)
+            self.assertEqual(made.kept()["client_id"], "configured-1")
+
+    def test_signing_out_leaves_nothing_even_where_revocation_fails(self) -> None:
+        for fault in ("", "revoke_500"):
+            with self.subTest(fault), bridge() as made:
+                made.fake.faults = {fault}
+                said = pro.logout(made.settings)
+                self.assertEqual("did not take the tokens back" in said, bool(fault))
+                self.assertEqual(list(made.data.glob("computer*")), [])
+                self.assertEqual(bool(made.fake.access), bool(fault))
+                self.assertEqual(made.runtime.outside.tools(), {})
+
+    def test_another_address_is_another_sign_in(self) -> None:
+        with bridge() as made:
+            other = made.settings._replace(computer_url="https://www.example.org/mcp")
+            self.assertIsNone(pro.signed_in(other))
+            self.assertEqual(pro.Computer(other).tools(), {})
+
+
+class Tokens(unittest.TestCase):
+    def test_an_ended_token_is_refreshed_once_and_the_new_pair_kept(self) -> None:
+        with bridge() as made:
+            before = made.kept()
+            made.fake.expire()
+            self.assertIsNone(made.run("read_thread", thread_id="t").kind)
+            after = made.kept()
+            self.assertNotEqual(before["access"], after["access"])
+            self.assertNotEqual(before["refresh"], after["refresh"])
+            self.assertEqual(len(made.fake.asked("/token")), 2)
+
+    def test_a_sending_tool_is_sent_again_after_a_401_only(self) -> None:
+        with bridge() as made:
+            made.fake.expire()
+            self.assertIsNone(made.run(SENDING, message="x").kind)
+            self.assertEqual(list(made.fake.tasks.messages.values()), [["x"]])
+
+    def test_the_old_refresh_token_stays_where_no_new_one_comes(self) -> None:
+        with bridge() as made:
+            made.fake.faults = {"no_rotation"}
+            before = made.kept()["refresh"]
+            made.fake.expire()
+            made.run("read_thread", thread_id="t")
+            self.assertEqual(made.kept()["refresh"], before)
+
+    def test_a_refresh_token_is_spent_once_whatever_comes_back(self) -> None:
+        for fault in ("refresh_500", "refresh_html", "refresh_cut", "refresh_refused"):
+            with self.subTest(fault), bridge() as made:
+                made.fake.faults = {fault}
+                made.fake.expire()
+                for _ in range(3):
+                    said = made.refused("read_thread", thread_id="t")
+                    self.assertIn("perplexity-pro computer login", said)
+                self.assertEqual(len(made.fake.asked("/token")), 2)
+                self.assertEqual(made.kept()["refresh"], "")
+                self.assertIn("read_thread", made.runtime.outside.tools())
+
+    def test_a_server_that_cannot_be_reached_does_not_spend_it(self) -> None:
+        with bridge() as made:
+            before = made.kept()
+            closed = {**before, "token_url": "http://127.0.0.1:1/token", "expires_at": 0}
+            (made.data / "computer.json").write_text(json.dumps(closed), "utf-8")
+            self.assertIn("refused", made.refused("read_thread", thread_id="t"))
+            self.assertEqual(made.kept()["refresh"], before["refresh"])
+
+    def test_a_refusal_of_every_token_ends_in_one_sentence(self) -> None:
+        with bridge() as made:
+            made.fake.faults = {"unauthorized"}
+            said = made.refused(SENDING, message="x")
+            self.assertIn("perplexity-pro computer login", said)
+            self.assertEqual(len(made.fake.asked("/token")), 2)
+
+
+class Calls(unittest.TestCase):
+    def test_a_task_tells_how_far_it_is_and_what_comes_next(self) -> None:
+        with bridge() as made:
+            outcome = made.run(SENDING, message="Summarise")
+            self.assertEqual(made.progress, ["Reading the task", "Browsing", "Writing"])
+            self.assertEqual(outcome.structured["event"], "complete")
+            self.assertIn("thread-1", outcome.structured["next_step"])
+            self.assertIn(outcome.structured["next_step"], outcome.text)
+            before, _, inside = outcome.text.partition("<untrusted-web-content")
+            self.assertIn(outcome.structured["next_step"], before)
+            self.assertIn("Done: Summarise", inside)
+
+    def test_each_event_names_the_tool_to_call_next(self) -> None:
+        expected = {
+            "fail": "call_perplexity_computer with thread_id thread-1",
+            "give up": "call_perplexity_computer",
+            "sleep": "by itself at 2026-12-01T08:00:00Z",
+            "waiting": "call_perplexity_computer",
+            "connect": "open https://slack.example/oauth, then call notify_connected",
+            "form": "open https://www.perplexity.ai/computer/f/1",
+            "second factor": "call_perplexity_computer",
+            "no access": "administrator",
+            "too long": "call read_thread with thread_id",
+            "question": "answer_question with thread_id thread-1",
+            "approval": "confirm_action_approve or confirm_action_deny",
+            "credits": "https://www.perplexity.ai/account/usage",
+        }
+        for message, words in expected.items():
+            with self.subTest(message), bridge() as made:
+                step = made.run(SENDING, message=message).structured["next_step"]
+                self.assertIn(words, step)
+                if message in {"question", "approval"}:
+                    self.assertRegex(step, "followup_uuid follow-[12]")
+
+    def test_results_without_structure_are_read_from_their_text(self) -> None:
+        with bridge() as made:
+            found = made.run(SENDING, message="plain").structured
+            self.assertEqual(found["event"], "complete")
+
+    def test_text_from_outside_is_cleaned_and_tokens_are_taken_out(self) -> None:
+        with bridge() as made:
+            found = made.run(SENDING, message="echo the token")
+            for secret in (made.kept()["access"], made.kept()["refresh"]):
+                self.assertNotIn(secret, json.dumps(found.structured) + found.text)
+            self.assertIn("[redacted]", found.text)
+            found = made.run(SENDING, message="hidden")
+            self.assertNotRegex(json.dumps(found.structured, ensure_ascii=False), "[\u202e\x1b]")
+            self.assertNotIn("</untrusted-web-content-1>", found.text)
+
+    def test_every_fault_is_one_sentence_and_nothing_is_sent_twice(self) -> None:
+        for fault, words in {
+            "lost_session": "nothing was done",
+            "cut_for_good": "call read_thread with thread_id t-1; do not send it again",
+            "rate_limited": "wait 7 s",
+            "html": "not JSON",
+            "status_500": "HTTP 500",
+            "redirect": "not followed",
+            "forbidden": "perplexity-pro computer login",
+            "huge": "8 MiB",
+        }.items():
+            with self.subTest(fault), bridge() as made:
+                made.fake.faults = {fault}
+                said = made.refused(SENDING, message="x", thread_id="t-1")
+                self.assertIn(words, said)
+                self.assertNotIn("\n", said)
+                self.assertEqual(len(made.fake.sent("tools/call")), 1)
+                made.fake.faults = set()
+                self.assertIsNone(made.run(SENDING, message="y").kind)
+
+    def test_a_message_to_a_new_thread_that_may_run_points_at_the_list_of_threads(self) -> None:
+        with bridge() as made:
+            made.fake.faults = {"status_500"}
+            self.assertIn("https://www.perplexity.ai", made.refused(SENDING, message="x"))
+
+    def test_a_cut_stream_is_resumed_and_not_sent_again(self) -> None:
+        for fault in ("cut_before", "cut_after", "json"):
+            with self.subTest(fault), bridge() as made:
+                made.fake.faults = {fault}
+                self.assertEqual(made.run(SENDING, message="x").structured["event"], "complete")
+                self.assertEqual(len(made.fake.sent("tools/call")), 1)
+
+    def test_a_reading_tool_goes_on_in_a_new_session(self) -> None:
+        with bridge() as made:
+            made.fake.faults = {"lost_session"}
+            self.assertIsNone(made.run("read_thread", thread_id="t").kind)
+            self.assertEqual(len(made.fake.sent("tools/call")), 2)
+
+    def test_tokens_go_to_their_own_host_only_and_the_api_key_nowhere(self) -> None:
+        key = "pplx-" + "k" * 40
+        with bridge(PERPLEXITY_API_KEY=key) as made:
+            (made.files / "a.txt").write_text("text", "utf-8")
+            made.run("perplexity_computer_file", action="upload", path="a.txt")
+            made.run("perplexity_computer_file", action="download", thread_id="t", asset_id="a-1")
+            made.fake.faults = {"redirect"}
+            made.refused(SENDING, message="x")
+            secrets = [*made.fake.access, *made.fake.refresh]
+            home = made.fake.origin.removeprefix("http://")
+            for seen in made.fake.seen:
+                text = f"{seen.path} {seen.headers} {seen.body}"
+                self.assertNotIn(key, text)
+                if seen.host != home:
+                    self.assertNotIn("authorization", seen.headers)
+                    self.assertNotIn("cookie", seen.headers)
+                    self.assertFalse([s for s in secrets if s in text])
+            self.assertFalse([s for s in made.fake.seen if "/stolen" in s.path])
+
+
+class TheList(unittest.TestCase):
+    def test_a_list_that_grew_is_offered_when_it_is_old(self) -> None:
+        with bridge() as made:
+            made.fake.faults = {"grown"}
+            listed = json.loads((made.data / "computer-tools.json").read_text("utf-8"))
+            self.assertNotIn("new_tool", made.runtime.outside.tools())
+            listed["fetched_at"] -= 3700
+            (made.data / "computer-tools.json").write_text(json.dumps(listed), "utf-8")
+            made.runtime.outside.tools()
+            made.fake.wait_for("tools/list", count=4)
+            for _ in range(200):
+                if "new_tool" in made.runtime.outside.tools():
+                    return
+                threading.Event().wait(0.02)
+            self.fail("the new tool did not come")
+
+    def test_hostile_definitions_are_left_out_or_made_harmless(self) -> None:
+        with bridge(signed_in=False) as made:
+            made.fake.faults = {"hostile"}
+            made.login()
+            tools = made.runtime.outside.tools()
+            for name in ("perplexity_ask", "Perplexity_Search", "perplexity_new", "bad name!"):
+                self.assertNotIn(name, tools)
+            for name in ("no_schema", "list_root", "deep", "fat"):
+                self.assertNotIn(name, tools)
+            self.assertLessEqual(len(tools["long_words"].entry["description"]), 2000)
+            hidden = tools["hidden_words"].entry
+            self.assertNotRegex(hidden["description"], "[\u202e\u200b\x1b]")
+            self.assertNotIn(True, hidden["inputSchema"]["properties"].values())
+            self.assertEqual(tools["read_thread"].entry["description"][:15], "Reads a thread ")
+            for declared in tools.values():
+                self.assertFalse({"outputSchema", "_meta"} & set(declared.entry or ()))
+
+    def test_a_list_that_is_none_leaves_the_old_one(self) -> None:
+        with bridge() as made:
+            made.fake.faults = {"broken_list"}
+            with self.assertRaises(pro.ToolError):
+                made.runtime.outside.fetch_list()
+            self.assertIn(SENDING, made.runtime.outside.tools())
+
+    def test_switched_off_nothing_is_offered_or_asked(self) -> None:
+        with bridge() as made:
+            count = len(made.fake.seen)
+            off = made.settings._replace(computer=False)
+            self.assertEqual(pro.Computer(off).tools(), {})
+            self.assertEqual(len(made.fake.seen), count)
+
+
+class Files(unittest.TestCase):
+    def test_a_file_goes_up_with_every_field_before_it(self) -> None:
+        with bridge() as made:
+            (made.files / "\u00e4 b.txt").write_bytes(b"hello\r\n--x")
+            found = made.run("perplexity_computer_file", action="upload", path="\u00e4 b.txt")
+            url = found.structured["attachment_url"]
+            self.assertEqual(made.fake.tasks.uploads[url], b"hello\r\n--x")
+            self.assertEqual(found.structured["size_bytes"], 10)
+            said = made.run(SENDING, message="read", attachment_urls=[url])
+            self.assertIn("hello", said.structured["text"])
+
+    def test_what_may_not_be_read_is_refused_before_any_request(self) -> None:
+        with bridge() as made:
+            (made.files / ".hidden").write_text("x", "utf-8")
+            big = made.files / "big.bin"
+            with big.open("wb") as writer:
+                writer.truncate(200_000_001)
+            count = len(made.fake.seen)
+            for path in ("../data/computer.json", ".hidden", "none.txt", "big.bin", "/etc/hosts"):
+                with self.subTest(path):
+                    said = made.refused("perplexity_computer_file", action="upload", path=path)
+                    self.assertIn("path", said)
+            self.assertEqual(len(made.fake.seen), count)
+
+    def test_refused_uploads_and_foreign_addresses_are_said(self) -> None:
+        for fault, words in {"upload_refused": "HTTP 403", "upload_elsewhere": "not https"}.items():
+            with self.subTest(fault), bridge() as made:
+                (made.files / "a.txt").write_text("x", "utf-8")
+                made.fake.faults = {fault}
+                said = made.refused("perplexity_computer_file", action="upload", path="a.txt")
+                self.assertIn(words, said)
+
+    def test_downloads_get_clean_names_and_never_overwrite(self) -> None:
+        with bridge() as made:
+            names = []
+            for asset in ("a-1", "a-1", "a-2", "a-3", "unknown"):
+                found = made.run(
+                    "perplexity_computer_file", action="download", thread_id="t", asset_id=asset
+                )
+                names.append(Path(found.structured["path"]).name)
+            expected = ["report.pdf", "report-2.pdf", "from header.txt", "CON_.txt", "unknown.bin"]
+            self.assertEqual(names, expected)
+            self.assertEqual((made.files / "report-2.pdf").read_bytes(), made.fake.content)
+
+    def test_a_download_goes_where_the_caller_says_within_the_folder(self) -> None:
+        with bridge() as made:
+            (made.files / "sub").mkdir()
+            given = {"action": "download", "thread_id": "t", "asset_id": "a-1"}
+            found = made.run("perplexity_computer_file", path="sub/x.pdf", **given)
+            self.assertEqual(Path(found.structured["path"]), made.files.resolve() / "sub/x.pdf")
+            for path in ("../x.pdf", "/usr/x.pdf", "sub/.x", "none/x.pdf"):
+                with self.subTest(path):
+                    self.assertIn(
+                        "path", made.refused("perplexity_computer_file", path=path, **given)
+                    )
+
+    def test_a_download_that_is_too_large_or_breaks_off_leaves_no_file(self) -> None:
+        given = {"action": "download", "thread_id": "t"}
+        with bridge() as made:
+            self.assertIn(
+                "larger", made.refused("perplexity_computer_file", asset_id="a-4", **given)
+            )
+            self.assertFalse(made.fake.sent("tools/call", "create_asset_download"))
+            for fault in ("download_cut", "download_redirect"):
+                made.fake.faults = {fault}
+                made.refused("perplexity_computer_file", asset_id="a-1", **given)
+            self.assertEqual(list(made.files.iterdir()), [])
+            self.assertFalse([s for s in made.fake.seen if s.path == "/elsewhere"])
+
+    def test_without_a_folder_files_are_off(self) -> None:
+        with bridge() as made:
+            made.runtime.settings = made.settings._replace(files_dir=None)
+            said = made.refused("perplexity_computer_file", action="upload", path="a")
+            self.assertIn("PERPLEXITY_FILES_DIR", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
