@@ -601,6 +601,8 @@ class Settings(NamedTuple):
     computer: bool = True
     computer_url: str = DEFAULT_COMPUTER_URL
     computer_client_id: str | None = None
+    certificates: tuple[tuple[str, str], ...] = ()  # the variables that name some
+    unknown: tuple[str, ...] = ()  # variables that look like ours and are not
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -648,6 +650,19 @@ class Variable(NamedTuple):
     meaning: str
 
 
+# Clients keep their settings where these say.
+FOLDER_VARIABLES = (
+    "APPDATA",
+    "CLAUDE_CONFIG_DIR",
+    "CLINE_DIR",
+    "CODEX_HOME",
+    "COPILOT_HOME",
+    "GEMINI_CLI_HOME",
+    "GROK_HOME",
+    "LOCALAPPDATA",
+    "XDG_CONFIG_HOME",
+)
+
 VARIABLES = (
     Variable(KEY_VARIABLE, "none", "The Perplexity API key; never logged, returned or stored"),
     Variable(KEY_FILE_VARIABLE, "none", "A file that holds the key, readable by its owner only"),
@@ -683,7 +698,8 @@ VARIABLES = (
     Variable("HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY", "none", "Proxies, in either case"),
     Variable("SSL_CERT_FILE, SSL_CERT_DIR", "the system's", "Certificates to trust"),
     Variable("NO_COLOR, TERM", "none", "Command line without colour: set, or TERM=dumb"),
-    Variable("HOME, USERPROFILE, APPDATA", "the system's", "Where data and clients' files are"),
+    Variable("HOME, USERPROFILE", "the system's", "Where data and clients' files are"),
+    Variable(", ".join(FOLDER_VARIABLES), "the clients' own", "Where some clients' files are"),
 )
 
 # A client that found no value for a variable hands on its own notation in its place, and a user may
@@ -887,6 +903,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     amounts = _amounts_of(environ, problems)
     switches = ("on", "off", "true", "false", "yes", "no", "1", "0")
     levels = ("warning", "debug", "info", "error", "critical")
+    known = {variable.name for variable in VARIABLES}
     return Settings(
         key=key,
         key_problem=f"{KEY_VARIABLE} {flaw}" if flaw else None,
@@ -903,6 +920,12 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         observe=_word_in(environ, "PERPLEXITY_OBSERVE", switches, problems) in switches[::2],
         colour=not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
         proxies=_proxies_of(environ),
+        certificates=tuple(
+            (name, environ[name]) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if environ.get(name)
+        ),
+        unknown=tuple(
+            name for name in environ if name.startswith("PERPLEXITY_") and name not in known
+        ),
         confirm_nano=amounts.pop("confirm", None),
         caps=tuple(amounts.items()),
         tools=given(environ, "PERPLEXITY_TOOLS") or "all",
@@ -922,9 +945,10 @@ def settings_now() -> Settings:
     return read_settings(os.environ)
 
 
-def user_folders() -> tuple[str, str | None]:
-    """The home folder, and on Windows the folder of applications' settings."""
-    return _home_of(os.environ), os.environ.get("APPDATA")
+def user_folders() -> tuple[str, dict[str, str]]:
+    """The home folder, and the variables that name folders of other programs' settings."""
+    named = {name: os.environ[name] for name in FOLDER_VARIABLES if os.environ.get(name)}
+    return _home_of(os.environ), named
 
 
 # ==== 4. Declarations =============================================================================
@@ -1534,8 +1558,15 @@ def read_text(path: Path, limit_bytes: int, encoding: str = "utf-8-sig") -> str:
     return raw.decode(encoding)
 
 
+def _owned_like(path: Path, model: Path) -> None:
+    """Give a new file or folder the model's owner: root must not take over what is a user's."""
+    if os.name != "nt" and os.geteuid() == 0:
+        info = model.stat()
+        os.chown(path, info.st_uid, info.st_gid, follow_symlinks=False)
+
+
 def replace_file(path: Path, text: str | bytes) -> None:
-    """Write a file whole or not at all, keeping the mode of the one it replaces."""
+    """Write a file whole or not at all, keeping mode and owner of the one it replaces."""
     import secrets
 
     target = path.resolve()
@@ -1545,6 +1576,7 @@ def replace_file(path: Path, text: str | bytes) -> None:
     try:
         if os.name != "nt" and target.exists():
             beside.chmod(_mode_of(target))
+        _owned_like(beside, target if target.exists() else target.parent)
         beside.replace(target)
     except BaseException:
         beside.unlink(missing_ok=True)
@@ -1627,6 +1659,7 @@ def back_up(path: Path) -> Path:
     names = (path.with_name(f"{path.name}.bak{number}") for number in numbers)
     target = next(name for name in names if not os.path.lexists(name))
     copy_file(path, target)
+    _owned_like(target, path)
     return target
 
 
@@ -1635,9 +1668,27 @@ def is_folder(path: Path) -> bool:
     return path.is_dir()
 
 
+def paths_like(folder: Path, pattern: str) -> list[Path]:
+    """What is below a folder under such a name."""
+    return sorted(folder.glob(pattern))
+
+
 def make_folder(path: Path) -> None:
     """Make a folder and those above it, where they are missing."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for part in (*reversed(path.parents), path):
+        if not part.exists():
+            part.mkdir(mode=0o700)
+            _owned_like(part, part.parent)
+
+
+def try_writing(folder: Path) -> None:
+    """Make a file in a folder and remove it; OSError where the folder takes none."""
+    import secrets
+
+    path = folder / f".probe-{secrets.token_hex(4)}"
+    with _new_file(path) as writer:
+        writer.write(b"x")
+    path.unlink()
 
 
 # ---- images
@@ -1909,10 +1960,10 @@ def _proxy_for(settings: Settings, url: str = "") -> _Proxy | None:
         domain = pattern.lstrip("*.")
         if pattern == "*" or (domain and any(form.endswith(f".{domain}") for form in spelt)):
             return None
-    return _read_proxy(name.upper(), values[name]) if name else None
+    return read_proxy(name.upper(), values[name]) if name else None
 
 
-def _read_proxy(variable: str, value: str) -> _Proxy:
+def read_proxy(variable: str, value: str) -> _Proxy:
     """The proxy in a variable; a refusal does not quote the value.
 
     A scheme of https is refused rather than taken for http: whoever wrote it expects that the
@@ -12181,14 +12232,15 @@ def file_name(text: str) -> str:
 
 
 # ==== 17. Clients =================================================================================
-# How MCP clients are told to start this server: snippets, edits of their files that leave every
-# foreign byte alone, and one-click links, all from one table. Touches files through chapter 5
-# only; relies on chapters 1 to 5.
+# How MCP clients are told to start this server: snippets, one-click links, and edits of their files
+# that leave every foreign byte alone, all from one table. Touches files through chapter 5 only;
+# relies on chapters 1 to 5.
 
 SERVER = "perplexity"  # the key of our entry; short, since clients put it before each tool's name
-MAX_CLIENT_FILE_BYTES = 8 * 1024 * 1024
-_OLDER = "mcp-perplexity-pro"  # the package whose place this one takes
+MAX_CLIENT_FILE_BYTES = 64 * 1024 * 1024  # some clients keep their whole history in it
 SUMMARY = "Cited answers, research, search, decisions, embeddings, with a ledger and spend caps"
+OLDER = "mcp-perplexity-pro"  # the package whose place this one takes
+_OWN = re.compile(rf"{OLDER}|{NAME}|perplexity_pro_mcp")
 _QUESTION = {
     "type": "promptString",
     "id": "perplexity_api_key",
@@ -12202,14 +12254,15 @@ class Launch(NamedTuple):
 
     command: str
     args: tuple[str, ...] = ()
+    stored: str | None = None  # the folder of the key that is found without a word, "" the usual
 
 
 class Place(NamedTuple):
-    """The folders, and the platform as in sys.platform, where clients are looked for."""
+    """Where clients are looked for; `folders` are those that variables name."""
 
     home: Path
-    appdata: Path | None
-    platform: str
+    folders: Mapping[str, Path]
+    platform: str  # as in sys.platform
     cwd: Path
 
 
@@ -12222,6 +12275,7 @@ class Client(NamedTuple):
     word: str
     title: str
     # Each "root|folder of the client|file"; the first that applies is written, all are looked at.
+    # With "?" before it, one applies only where its folder is there.
     files: str = ""
     adding: str = ""  # the command that adds a server
     menu: str = ""  # where to paste, for a client without a known file
@@ -12230,19 +12284,21 @@ class Client(NamedTuple):
     command: str = "command"
     listed: bool = False  # command and arguments are one list
     env: str = "env"
-    value: str | tuple[str, ...] = "YOUR_KEY"  # of the key, or the variables that are handed on
+    value: str = "YOUR_KEY"  # of the key; none where its variable is handed on
     type: str = ""
     extra: str = "{}"  # further members of our entry, as JSON
     beside: str = "{}"  # what stands beside the container, as JSON
+    moved: str = ""  # the variable that moves the user's folder, and the way from there
 
 
 # fmt: off
 _CODEX = Client(
     "codex", "Codex", "home|.codex|config.toml cwd|.codex|config.toml",
     "codex mcp add {server} --env {key}=YOUR_KEY -- {words}", format="toml",
-    container="mcp_servers", env="env_vars",  # a proxy or certificate not named does not arrive
-    value=(KEY_VARIABLE, "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE"),
-    extra='{"startup_timeout_sec":30,"tool_timeout_sec":600,"supports_parallel_tool_calls":true}')
+    container="mcp_servers", value="", moved="CODEX_HOME",
+    # A proxy or certificate that is not named does not arrive.
+    extra='{"env_vars":["PERPLEXITY_API_KEY","HTTPS_PROXY","NO_PROXY","SSL_CERT_FILE"],'
+    '"startup_timeout_sec":30,"tool_timeout_sec":600,"supports_parallel_tool_calls":true}')
 _VSCODE = Client(
     "vscode", "VS Code", "config|Code/User|mcp.json cwd|.vscode|mcp.json", "code --add-mcp {json}",
     container="servers", value="${input:perplexity_api_key}", type="stdio",
@@ -12250,18 +12306,21 @@ _VSCODE = Client(
 _ROO = Client("roo", "Roo Code", "cwd|.roo|mcp.json", extra='{"alwaysAllow":[]}')
 _ROWS = (
     Client("amazon-q", "Amazon Q", menu="the MCP servers in its settings"),
-    Client("amp", "Amp", "home|.config/amp|settings.json", "amp mcp add {server} -- {words}",
-           container="amp.mcpServers"),
+    Client("amp", "Amp", "?xdg|amp/settings.jsonc| xdg|amp|settings.json",
+           "amp mcp add {server} -- {words}", container="amp.mcpServers"),
     Client("antigravity", "Antigravity", "home|.gemini/antigravity|mcp_config.json"),
     Client("claude-code", "Claude Code", "cwd||.mcp.json home||.claude.json",
            # The name comes first, since --env takes all words up to the next option.
            "claude mcp add {server} --env {key}=YOUR_KEY --scope user -- {words}",
-           value="${PERPLEXITY_API_KEY}", type="stdio", extra='{"timeout":600000}'),
-    Client("claude-desktop", "Claude Desktop", "config|Claude|claude_desktop_config.json"),
+           value="${PERPLEXITY_API_KEY}", type="stdio", extra='{"timeout":600000}',
+           moved="CLAUDE_CONFIG_DIR"),
+    Client("claude-desktop", "Claude Desktop",
+           "?packages|Claude_*/LocalCache/Roaming/Claude|claude_desktop_config.json "
+           "config|Claude|claude_desktop_config.json"),
     Client("cline", "Cline", "home|.cline|data/settings/cline_mcp_settings.json", type="stdio",
-           extra='{"timeout":600,"disabled":false,"autoApprove":[]}'),
+           extra='{"timeout":600,"disabled":false,"autoApprove":[]}', moved="CLINE_DIR"),
     _CODEX,
-    Client("copilot-cli", "Copilot CLI", "home|.copilot|mcp-config.json",
+    Client("copilot-cli", "Copilot CLI", "home|.copilot|mcp-config.json", moved="COPILOT_HOME",
            value="${PERPLEXITY_API_KEY}", type="local", extra='{"tools":["*"]}'),
     Client("cursor", "Cursor", "home|.cursor|mcp.json cwd|.cursor|mcp.json",
            value="${env:PERPLEXITY_API_KEY}"),
@@ -12269,19 +12328,22 @@ _ROWS = (
            format="command"),
     Client("gemini", "Gemini CLI", "home|.gemini|settings.json cwd|.gemini|settings.json",
            "gemini mcp add -s user -e {key}='${key}' {server} {words}",
-           value="$PERPLEXITY_API_KEY", extra='{"timeout":600000}'),
-    Client("goose", "Goose", "unix|.config/goose|config.yaml win|Block/goose|config/config.yaml",
-           format="yaml", container="extensions", command="cmd", env="env_keys",
-           value=(KEY_VARIABLE,), type="stdio",
-           extra='{"enabled":true,"name":"perplexity","description":"Web search","timeout":600}'),
+           value="$PERPLEXITY_API_KEY", extra='{"timeout":600000}',
+           moved="GEMINI_CLI_HOME/.gemini"),
+    Client("goose", "Goose", "unix|goose|config.yaml win|Block/goose|config/config.yaml",
+           format="yaml", container="extensions", command="cmd", env="envs", value="",
+           type="stdio", extra='{"env_keys":["PERPLEXITY_API_KEY"],"enabled":true,'
+           '"name":"perplexity","description":"Web search","timeout":600}'),
     _CODEX._replace(word="grok", title="Grok CLI", files="home|.grok|config.toml",
-                    adding="grok mcp add {server} -- {words}"),
+                    adding="grok mcp add {server} -- {words}", moved="GROK_HOME"),
     Client("jetbrains", "JetBrains AI Assistant", menu="Settings > Tools > AI Assistant > MCP"),
     Client("junie", "Junie", "home|.junie|mcp/mcp.json cwd|.junie|mcp/mcp.json"),
     _ROO._replace(word="kilo", title="Kilo Code", files="cwd|.kilocode|mcp.json"),
     Client("kiro", "Kiro", "home|.kiro|settings/mcp.json cwd|.kiro|settings/mcp.json"),
     Client("lmstudio", "LM Studio", "home|.lmstudio|mcp.json"),
-    Client("opencode", "OpenCode", "home|.config/opencode|opencode.json cwd||opencode.json",
+    Client("opencode", "OpenCode",
+           "?xdg|opencode/opencode.jsonc| xdg|opencode|opencode.json "
+           "?cwd|opencode.jsonc| cwd||opencode.json",
            container="mcp", listed=True, env="environment", value="{env:PERPLEXITY_API_KEY}",
            type="local", extra='{"enabled":true}',
            beside='{"$schema":"https://opencode.ai/config.json"}'),
@@ -12291,8 +12353,8 @@ _ROWS = (
     _VSCODE,
     Client("warp", "Warp", menu="Settings > AI > Manage MCP Servers > Add"),
     Client("windsurf", "Windsurf", "home|.codeium/windsurf|mcp_config.json"),
-    Client("zed", "Zed", "unix|.config/zed|settings.json win|Zed|settings.json",
-           container="context_servers"),
+    Client("zed", "Zed", "linux|zed|settings.json mac|.config/zed|settings.json "
+           "win|Zed|settings.json", container="context_servers"),
 )
 # fmt: on
 CLIENTS = {row.word: row for row in _ROWS}  # by the word that names them on the command line
@@ -12309,38 +12371,51 @@ class ConfigPath(NamedTuple):
 
 def _spots(client: Client, place: Place) -> list[ConfigPath]:
     """The files of a client on this platform, the one to write first."""
-    home, cwd = place.home, place.cwd
-    roots = {"home": (home, home), "cwd": (cwd, cwd)}
+    home, folders = place.home, place.folders
+    xdg = folders.get("XDG_CONFIG_HOME", home / ".config")
+    roots = {"home": home, "cwd": place.cwd, "xdg": xdg}
     if place.platform == "win32":
-        data = place.appdata or home / "AppData/Roaming"
-        roots.update(win=(data, data), config=(data, data))
+        data = folders.get("APPDATA", home / "AppData/Roaming")
+        local = folders.get("LOCALAPPDATA", home / "AppData/Local")
+        roots.update(win=data, config=data, packages=local / "Packages")
+    elif place.platform == "darwin":
+        roots.update(unix=xdg, mac=home, config=home / "Library/Application Support")
     else:
-        mac = place.platform == "darwin"
-        config = home / ("Library/Application Support" if mac else ".config")
-        roots.update(unix=(home, home), config=(config, home))
+        roots.update(unix=xdg, linux=xdg, config=xdg)
+    variable, _, way = client.moved.partition("/")
     spots = []
-    for root, folder, rest in (spec.split("|") for spec in client.files.split()):
-        if root in roots:
-            base, limit = roots[root]
-            spots.append(ConfigPath(base / folder / rest, base / folder, limit, root == "cwd"))
+    for spec, folder, rest in (line.split("|") for line in client.files.split()):
+        root = spec.lstrip("?")
+        base, shared = roots.get(root), root == "cwd"
+        moved = variable in folders and not shared
+        if base:
+            base = folders[variable] if moved else base
+            at = base / (way if moved else folder)
+            limit = home if base.is_relative_to(home) and not shared else base
+            owners = [at] if spec == root else paths_like(base, folder)
+            spots += [ConfigPath(owner / rest, owner, limit, shared) for owner in owners]
     return spots
 
 
 def client_file(client: Client, place: Place) -> Path | None:
     """The file that our entry belongs into, or None where this program knows of none."""
-    spots = _spots(client, place)
-    return spots[0].path if spots else None
+    return next((spot.path for spot in _spots(client, place)), None)
 
 
 def _entry(client: Client, launch: Launch) -> dict[str, Json]:
-    """Our entry in the client's notation."""
-    words, value = [launch.command, *launch.args], client.value
+    """Our entry in the client's notation; it speaks of no key where one is stored."""
+    words, extra = [launch.command, *launch.args], read_json(client.extra)
+    variables = {KEY_VARIABLE: client.value} if client.value else {}
+    if launch.stored is not None:
+        variables = {"PERPLEXITY_DATA_DIR": launch.stored} if launch.stored else {}
+        for name in extra.keys() & {"env_vars", "env_keys"}:
+            extra[name].remove(KEY_VARIABLE)
     return {
         **({"type": client.type} if client.type else {}),
         **({client.command: words} if client.listed else {client.command: words[0]}),
         **({} if client.listed else {"args": words[1:]}),
-        client.env: {KEY_VARIABLE: value} if isinstance(value, str) else list(value),
-        **read_json(client.extra),
+        **({client.env: variables} if variables else {}),
+        **extra,
     }
 
 
@@ -12353,11 +12428,22 @@ def _pretty(value: Json, unit: str = "  ", level: int = 0) -> str:
     return "{" + ",".join(members) + "\n" + unit * level + "}"
 
 
-def _yaml_block(client: Client, launch: Launch, indent: str) -> str:
-    """Our entry in YAML, which reads the texts and lists of JSON."""
-    members = _entry(client, launch).items()
-    lines = (f"\n{indent * 2}{name}: {_pretty(value)}" for name, value in members)
-    return f"{indent}{SERVER}:" + "".join(lines)
+def _inline(value: Json, sign: str) -> str:
+    """A value on one line of TOML or YAML: but for the sign in tables, as in JSON."""
+    if not isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
+    return "{ " + ", ".join(f"{n}{sign}{_inline(v, sign)}" for n, v in value.items()) + " }"
+
+
+def _block(client: Client, entry: Mapping[str, Json], indent: str = "  ") -> str:
+    """Our entry alone, as it stands in a file of the client."""
+    if client.format == "toml":
+        lines = (f"\n{name} = {_inline(value, ' = ')}" for name, value in entry.items())
+        return f"[{client.container}.{SERVER}]" + "".join(lines)
+    if client.format == "yaml":
+        lines = (f"\n{indent * 2}{name}: {_inline(value, ': ')}" for name, value in entry.items())
+        return f"{indent}{SERVER}:" + "".join(lines)
+    return f'{indent * 2}"{SERVER}": {_pretty(entry, indent, 2)}'
 
 
 def shell_command(client: Client, launch: Launch) -> str:
@@ -12367,491 +12453,300 @@ def shell_command(client: Client, launch: Launch) -> str:
     words = shlex.join((launch.command, *launch.args))
     added = {"name": SERVER, "command": launch.command, "args": list(launch.args)}
     shown = {"words": words, "one": shlex.quote(words), "json": shlex.quote(json_text(added))}
-    return client.adding.format(server=SERVER, key=KEY_VARIABLE, **shown)
+    adding = client.adding
+    if launch.stored is not None:  # without the option that hands on the key
+        adding = re.sub(r" (?:-e|--env) \{key\}=\S+", "", adding)
+    return adding.format(server=SERVER, key=KEY_VARIABLE, **shown)
 
 
 def client_snippet(client: Client, launch: Launch) -> str:
     """The exact text to paste, or the command for a client that has no other way."""
     if client.format == "command":
         return shell_command(client, launch)
-    if client.format == "yaml":
-        return f"{client.container}:\n{_yaml_block(client, launch, '  ')}"
     entry = _entry(client, launch)
-    if client.format == "toml":  # texts, numbers, booleans and lists look as in JSON
-        lines = (f"\n{name} = {_pretty(value)}" for name, value in entry.items())
-        return f"[{client.container}.{SERVER}]" + "".join(lines)
-    return _pretty({**read_json(client.beside), client.container: {SERVER: entry}})
+    if client.format == "json":
+        beside = read_json(client.beside) if launch.stored is None else {}
+        return _pretty({**beside, client.container: {SERVER: entry}})
+    return f"{client.container}:\n" * (client.format == "yaml") + _block(client, entry)
 
 
-# JSON with comments and trailing commas is read together with the place of each value, so that one
-# member can be changed while every other byte stays what it is.
+# ---- Edits: our entry is inserted or replaced where it stands, and all else stays what it is
 
 # Patterns of this chapter are texts, compiled when they are first used: a server needs none.
-_GAP = r"(?s)(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*"
-_SCALAR = r'"(?:[^"\\\x00-\x1f]|\\.)*"|-?\d[\d.eE+-]*|true|false|null'
-
-
-class _Node(NamedTuple):
-    """A JSON value and its place in the text."""
-
-    start: int
-    end: int
-    value: Json
-    inner: tuple[tuple[str, _Node], ...] = ()  # entries of a list have empty names
-    last: int = -1  # where the last entry begins
-    tail: int = -1  # where it ends, its comma included
-    comma: bool = False  # whether it has one
-
-
-def _end(pattern: str, text: str, at: int) -> int:
-    """Where that ends which begins here; here, where nothing does."""
-    found = re.compile(pattern).match(text, at)
-    return found.end() if found else at
-
-
-def _odd(text: str, at: int) -> ValueError:
-    """What cannot be parsed is not quoted: it may be a secret."""
-    return ValueError(f"it cannot be parsed (line {text.count(chr(10), 0, at) + 1})")
-
-
-def _node(text: str, at: int, depth: int = 0) -> _Node:
-    """The value that begins here; ValueError where there is none."""
-    at = _end(_GAP, text, at)
-    if depth > MAX_JSON_DEPTH:
-        raise ValueError("it is nested too deeply")
-    if text[at : at + 1] in {"{", "["}:
-        return _list_node(text, at, depth)
-    end = _end(_SCALAR, text, at)
-    try:
-        return _Node(at, end, read_json(text[at:end]))
-    except ValueError:
-        raise _odd(text, at) from None
-
-
-def _list_node(text: str, start: int, depth: int) -> _Node:
-    """An object or a list."""
-    closing = "}" if text[start] == "{" else "]"
-    inner: list[tuple[str, _Node]] = []
-    last = tail = -1
-    comma, at = True, _end(_GAP, text, start + 1)
-    while text[at : at + 1] != closing:
-        if not comma:
-            raise _odd(text, at)
-        name, last = "", at
-        if closing == "}":
-            label = _node(text, at, depth + 1)
-            name, at = label.value, _end(_GAP, text, label.end)
-            if not isinstance(name, str) or text[at : at + 1] != ":":
-                raise _odd(text, at)
-            at += 1
-        item = _node(text, at, depth + 1)
-        inner.append((name, item))
-        at = _end(_GAP, text, item.end)
-        comma = text[at : at + 1] == ","
-        tail = at + 1 if comma else item.end
-        at = _end(_GAP, text, tail)
-    values = [(name, item.value) for name, item in inner]
-    value = dict(values) if closing == "}" else [item for _, item in values]
-    return _Node(start, at + 1, value, tuple(inner), last, tail, comma)
-
-
-def _parsed(text: str) -> _Node:
-    """A whole JSON document."""
-    root = _node(text, 0)
-    end = _end(_GAP, text, root.end)
-    if end != len(text):
-        raise _odd(text, end)
-    return root
-
-
-def _indent_of(text: str, at: int) -> str:
-    """The white space at the beginning of this line."""
-    line = text[text.rfind("\n", 0, at) + 1 : at]
-    return line[: len(line) - len(line.lstrip(" \t"))]
-
-
-def _unit_of(text: str) -> str:
-    """One step of indentation, as the first member in the text has it."""
-    first = re.search(r"\n([ \t]+)\"", text)
-    return first[1] if first else "  "
-
-
-def _line_end(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
-
-
-def _appended(text: str, node: _Node, name: str, value: Json) -> str:
-    """The text with one more entry at the end of an object or list, in the style around it."""
-    label = f"{json.dumps(name)}: " if name else ""
-    filled = node.last >= 0
-    if filled and not node.comma:
-        text = text[: node.tail] + "," + text[node.tail :]
-        node = node._replace(end=node.end + 1, tail=node.tail + 1)
-    if filled and "\n" not in text[node.start : node.end]:
-        inline = f" {label}{json.dumps(value, ensure_ascii=False)}"
-        return text[: node.tail] + inline + text[node.tail :]
-    base, unit, end = _indent_of(text, node.start), _unit_of(text), _line_end(text)
-    indent = _indent_of(text, node.last) if filled else base + unit
-    # The entry stands on lines of its own, behind a comment that ends the line of the last one;
-    # the bracket keeps its line, or gets one.
-    at = len(text[: node.end - 1].rstrip(" \t\r\n"))
-    rest = re.search(r"\r?\n", text[at : node.end - 1])
-    closing = end + base + text[node.end - 1 :]
-    if rest:
-        at += rest.start()
-        closing = text[at:]
-    return text[:at] + end + indent + label + _at_indent(value, unit, end + indent) + closing
-
-
-def _at_indent(value: Json, unit: str, line: str) -> str:
-    return _pretty(value, unit).replace("\n", line)
-
-
-def _with(text: str, path: tuple[str, ...], value: Json) -> str:
-    """The text with the member at a path set, objects on the way made where they are missing."""
-    node = _parsed(text)
-    for depth, name in enumerate(path):
-        members = dict(node.inner)
-        if name not in members:
-            for outer in reversed(path[depth + 1 :]):
-                value = {outer: value}
-            return _appended(text, node, name, value)
-        node = members[name]
-    if node.value == value:
-        return text
-    line = _line_end(text) + _indent_of(text, node.start)
-    return text[: node.start] + _at_indent(value, _unit_of(text), line) + text[node.end :]
-
-
-def _read_jsonc(text: str) -> Json:
-    """JSON, with comments or without; the common case takes the fast way."""
-    try:
-        return read_json(text)
-    except ValueError:
-        return _parsed(text).value
-
-
-def _edited_json(client: Client, text: str, launch: Launch) -> str:
-    """The text with our entry; of one that is there already only what starts the server changes."""
-    path, fresh = (client.container, SERVER), _entry(client, launch)
-    old = _read_servers(client, text)[0].get(SERVER, {})
-    if not isinstance(old, dict):
-        raise ValueError(f'its "{SERVER}" is not an object')
-    if client.command in old:
-        # A type that is not given is the right one; a key or its absence is the user's decision.
-        names = ("type", client.command, "args") if "type" in old else (client.command, "args")
-        for name in names:
-            text = _with(text, (*path, name), fresh[name]) if name in fresh else text
-        return text
-    if isinstance(old.get(client.env), dict):
-        fresh[client.env] = {**fresh[client.env], **old[client.env]}
-    text = _with(text, path, fresh)
-    return _with_question(text) if "inputs" in read_json(client.beside) else text
-
-
-def _with_question(text: str) -> str:
-    """The text with VS Code's question for the key, unless it is asked already."""
-    node = dict(_parsed(text).inner).get("inputs")
-    if node is None:
-        return _with(text, ("inputs",), [_QUESTION])
-    if not isinstance(node.value, list):
-        raise ValueError('its "inputs" is not a list')
-    asked = [item.get("id") for item in node.value if isinstance(item, dict)]
-    return text if _QUESTION["id"] in asked else _appended(text, node, "", _QUESTION)
-
-
-# TOML and YAML are edited by line. The patterns know the plain ways to write a file, not all: what
-# comes out is read again, and refused if anything but our entry differs.
-
+_COMMENT = r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*(?s:.*?)\*/'
+_LAST_COMMA = r'("(?:[^"\\]|\\.)*"|[\]}\w])(?:([ \t\r\n]*),(?=[ \t\r\n]*[\]}]))?'
 _TEXT = r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'"
-_TOML_COMMAND = rf"(?m)^([ \t]*command[ \t]*=[ \t]*)({_TEXT})"
-_TOML_ARGS = rf"(?m)^([ \t]*args[ \t]*=[ \t]*)(\[(?:{_TEXT}|[^\]\"'])*\])"
-_TOML_TABLE = (  # a header of two names, and the lines below it
-    r"(?m)^[ \t]*\[[ \t]*([\w-]+)[ \t]*\.[ \t]*[\"']?([\w-]+)[\"']?[ \t]*\][^\n]*\n?"
-    r"((?:(?![ \t]*\[)[^\n]*\n?)*)"
+_TOML_VALUE = rf"(?:{_TEXT}|\[(?:{_TEXT}|#[^\n]*|[^\]\"'#])*\])"
+_TOML_TABLE = (  # our header, and the lines below it
+    rf"(?m)^[ \t]*\[[ \t]*mcp_servers[ \t]*\.[ \t]*[\"']?{SERVER}[\"']?[ \t]*\][^\n]*\n"
+    r"((?:(?![ \t]*\[)[^\n]*(?:\n|\Z))*)"
 )
-_TOML_ODD = (  # what the plain reader below would misunderstand
-    r"(?m)\"\"\"|'''|^[ \t]*[\"']?mcp_servers\b|^[ \t]*\[+[ \t]*[\"']?mcp_servers[\"']?[ \t]*\]"
-    r"|^(?![ \t]*(?:\r?$|[#\[\]\"'\d]|[\w.-]+[ \t]*=))"
-)
+_REMOTE = ("url", "serverUrl", "httpUrl", "headers", "http_headers", "bearer_token_env_var")
 
 
-def _read_toml(text: str) -> Json:
-    """TOML as data; before Python 3.11 just the commands in plainly written tables."""
+def _blanked(text: str) -> str:
+    """JSON with blanks for comments and for the commas behind last entries: the places stay."""
+    bare = re.sub(_COMMENT, lambda m: m[1] or re.sub(r"[^\r\n]", " ", m[0]), text)
+    return re.sub(_LAST_COMMA, lambda m: m[1] + ("" if m[2] is None else f"{m[2]} "), bare)
+
+
+def _parsed(client: Client, text: str) -> Json:
+    """The data in a file; ValueError where it cannot be read."""
+    if client.format == "json":
+        try:
+            return read_json(text)
+        except ValueError:
+            return read_json(_blanked(text))
     if sys.version_info >= (3, 11):
         import tomllib
 
-        try:
-            return tomllib.loads(text)
-        except ValueError:
-            raise ValueError("it is not valid TOML") from None
-    return _read_plain_toml(text)
+        return tomllib.loads(text, parse_float=str)
+    raise ImportError
 
 
-def _read_plain_toml(text: str) -> Json:
-    """The commands of all tables with names of two parts; ValueError for other ways to write."""
-    found = re.search(_TOML_ODD, text)
-    if found:
-        raise _odd(text, found.start())
-    tables: dict[str, dict[str, Json]] = {}
-    for outer, name, body in re.findall(_TOML_TABLE, text):
-        command, args = re.search(_TOML_COMMAND, body), re.search(_TOML_ARGS, body)
-        tables.setdefault(outer, {})[name] = {
-            **({"command": _read_scalar(command[2])} if command else {}),
-            "args": [_read_scalar(word) for word in re.findall(_TEXT, args[2])] if args else [],
-        }
-    return tables
-
-
-def _read_scalar(text: str) -> str:
-    """A quoted or plain text of TOML or YAML."""
-    text = text.strip()
-    if text.startswith('"'):
-        return str(_node(text, 0).value)
-    return text.split("'")[1] if text.startswith("'") else text.partition(" #")[0].strip()
-
-
-def _edited_toml(client: Client, text: str, launch: Launch) -> str:
-    """The text with our table at its end, or with the two lines that start the server changed."""
-    end = _line_end(text)
-    if SERVER not in _read_servers(client, text)[0]:
-        gap = end if text.endswith("\n") else end * 2
-        return text + gap + client_snippet(client, launch).replace("\n", end) + end
-    for table in re.finditer(_TOML_TABLE, text):
-        if table.groups()[:2] == (client.container, SERVER):
-            body = _toml_body(table[3], launch, end)
-            return text[: table.start(3)] + body + text[table.end(3) :]
-    raise ValueError(f'its "{SERVER}" is written in an unusual way')
-
-
-def _toml_body(body: str, launch: Launch, end: str) -> str:
-    """The lines below our header, starting this program."""
-    args = _pretty(list(launch.args))
-    command = _pretty(launch.command)
-    if not re.search(_TOML_ARGS, body):
-        command += f"{end}args = {args}"
-    body = re.sub(_TOML_ARGS, lambda found: found[1] + args, body, count=1)
-    return re.sub(_TOML_COMMAND, lambda found: found[1] + command, body, count=1)
-
-
-_YAML_SECTION = r"(?m)^extensions:[ \t]*(?:#.*)?(?:\r?\n|\Z)((?:[ \t]+.*(?:\n|\Z)|(?:#.*)?\r?\n)*)"
-_YAML_ODD = r"(?m)^(?:---|\.\.\.|[%\[{\t]|- |[\"']?extensions\b)"
-
-
-def _read_yaml(text: str) -> Json:
-    """What the extensions of a plainly written YAML file start."""
-    section = re.search(_YAML_SECTION, text)
-    if re.search(_YAML_ODD, re.sub(_YAML_SECTION, "", text, count=1)):
-        raise ValueError("its YAML is not written in the plain way that can be edited here")
-    inside = section[1] if section else ""
-    entries: dict[str, Json] = {}
-    for block in re.split(rf"(?m)^{_child_indent(inside)}(?=[^\s#-])", inside)[1:]:
-        command = re.search(r"(?m)^\s+cmd:[ \t]*(\S.*)", block)
-        args = re.search(r"(?m)^\s+args:[ \t]*(\[.*\])", block)
-        # A list may stand on lines below its name, also at the same depth.
-        items = re.search(r"(?m)^\s+args:[ \t]*\r?\n((?:[ \t]+-[ \t].*\n?)+)", block)
-        words = re.findall(r"- +(.*)", items[1]) if items else []
-        entries[_read_scalar(block.partition(":")[0])] = {
-            "cmd": _read_scalar(command[1]) if command else None,
-            "args": _parsed(args[1]).value if args else [_read_scalar(word) for word in words],
-        }
-    return {"extensions": entries}
-
-
-def _child_indent(inside: str) -> str:
-    """The white space before the names of the extensions."""
-    found = re.search(r"(?m)^([ \t]+)[^\s#]", inside)
-    return found[1] if found else "  "
-
-
-def _edited_yaml(client: Client, text: str, launch: Launch) -> str:
-    """The text with our block as the first extension; one that is there is left to its owner."""
-    if SERVER in _read_servers(client, text)[0]:
-        raise ValueError(f'it has a "{SERVER}" whose cmd and args are for you to change')
-    end = _line_end(text)
-    text += "" if text.endswith("\n") else end
-    section = re.search(_YAML_SECTION, text)
-    if not section:
-        return text + client_snippet(client, launch).replace("\n", end) + end
-    block = _yaml_block(client, launch, _child_indent(section[1])).replace("\n", end) + end
-    return text[: section.start(1)] + block + text[section.start(1) :]
-
-
-_FORMATS: dict[str, tuple[Callable[[str], Json], Callable[[Client, str, Launch], str]]] = {
-    "json": (_read_jsonc, _edited_json),
-    "toml": (_read_toml, _edited_toml),
-    "yaml": (_read_yaml, _edited_yaml),
-}
-
-
-def _read_servers(client: Client, text: str) -> tuple[dict[str, Json], dict[str, Json]]:
-    """The servers in a configuration file, and all else in it; ValueError says what is odd."""
-    document = _FORMATS[client.format][0](text) if text.strip() else {}
+def _settings_in(client: Client, text: str) -> dict[str, Json]:
+    """A configuration file as data; ValueError says what is odd, and quotes nothing of it."""
+    try:
+        document = _parsed(client, text) if text.strip() else {}
+    except ImportError:
+        raise ValueError("this Python cannot read TOML, 3.11 can") from None
+    except ValueError as problem:
+        where = re.search(r"line \d+|end of document|nested too deeply", str(problem))
+        raise ValueError(f"it cannot be parsed{f' ({where[0]})' if where else ''}") from None
     if not isinstance(document, dict):
         raise ValueError("it is not an object")
-    servers = document.pop(client.container, {})
-    if not isinstance(servers, dict):
+    if not isinstance(document.get(client.container, {}), dict):
         raise ValueError(f'its "{client.container}" is not an object')
-    return servers, document
+    return document
+
+
+def _skipped(text: str, at: int) -> int:
+    """Where the white space ends that begins here."""
+    found = re.compile(r"[ \t\r\n]*").match(text, at)
+    return found.end() if found else at
+
+
+def _members(text: str, at: int) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The members of the JSON object that begins here, and where each value begins and ends."""
+    read, at = json.JSONDecoder().raw_decode, _skipped(text, at + 1)
+    while text[at] != "}":
+        name, at = read(text, at)
+        at = _skipped(text, _skipped(text, at) + 1)
+        end = read(text, at)[1]
+        yield name, (at, end)
+        at = _skipped(text, end)
+        at = _skipped(text, at + 1) if text[at] == "," else at
+
+
+def _layout(text: str, at: int) -> tuple[str, str]:
+    """The line end with the indentation of this line, and one step of indentation."""
+    line, unit = text[text.rfind("\n", 0, at) + 1 : at], re.search(r"\n([ \t]+)\"", text)
+    end = "\r\n" if "\r\n" in text else "\n"
+    return end + line[: len(line) - len(line.lstrip(" \t"))], unit[1] if unit else "  "
+
+
+def _inserted(text: str, at: int, label: str, value: Json) -> str:
+    """The text with one more entry at the head of the object or list that begins here."""
+    blank, (line, unit) = _blanked(text), _layout(text, at)
+    close = json.JSONDecoder().raw_decode(blank, at)[1]
+    filled = _skipped(blank, at + 1) < close - 1
+    if filled and "\n" not in blank[at:close]:
+        return f"{text[: at + 1]}{label}{json.dumps(value, ensure_ascii=False)}, {text[at + 1 :]}"
+    # Below a comment that ends the line of the bracket; the closing one keeps or gets its own line.
+    rest = re.compile(r"[ \t]*(?=\r?\n)").match(blank, at + 1)
+    where = rest.end() if rest else at + 1
+    if text.count("/*", at, where) != text.count("*/", at, where):
+        where = at + 1
+    shown = line + unit + label + _pretty(value, unit).replace("\n", line + unit) + "," * filled
+    closing = "" if "\n" in blank[where:close] else line
+    behind = text[where:] if filled else text[where:].lstrip(" \t")
+    return text[:where] + shown + closing + behind
+
+
+def _with(text: str, path: tuple[str, ...], value: Json) -> str:
+    """JSON with the member at a path set, objects on the way made where they are missing."""
+    blank = _blanked(text)
+    at = end = _skipped(blank, 0)
+    for depth, name in enumerate(path):
+        spans = dict(_members(blank, at))
+        if name not in spans:
+            for outer in reversed(path[depth + 1 :]):
+                value = {outer: value}
+            return _inserted(text, at, f"{json.dumps(name)}: ", value)
+        at, end = spans[name]
+    line, unit = _layout(text, at)
+    return text[:at] + _pretty(value, unit).replace("\n", line) + text[end:]
+
+
+def _edited_json(client: Client, text: str, was: Json, document: dict[str, Json]) -> str:
+    """JSON with our entry; of one that is there already, only the members that differ change."""
+    path, entry = (client.container, SERVER), document[client.container][SERVER]
+    if was is None or was.keys() - entry.keys():
+        text = _with(text, path, entry)
+    else:
+        for name in (name for name in entry if name not in was or was[name] != entry[name]):
+            text = _with(text, (*path, name), entry[name])
+    inputs = _settings_in(client, text).get("inputs")
+    if inputs == document.get("inputs"):
+        return text
+    if inputs is None:
+        return _with(text, ("inputs",), [_QUESTION])
+    blank = _blanked(text)
+    at, _ = dict(_members(blank, _skipped(blank, 0)))["inputs"]
+    return _inserted(text, at, "", _QUESTION)
+
+
+def _edited_toml(client: Client, text: str, was: Json, document: dict[str, Json]) -> str:
+    """TOML with our table at its end, or with the lines changed that start the server."""
+    entry = document[client.container][SERVER]
+    end = "\r\n" if "\r\n" in text else "\n"
+    if was is None:
+        gap = end if text.endswith("\n") else end * 2
+        return text + gap + _block(client, entry).replace("\n", end) + end
+    table = re.search(_TOML_TABLE, text)
+    if not table:
+        raise ValueError(f'its "{SERVER}" is written in an unusual way')
+    body = re.sub(rf"(?m)^[ \t]*(?:{'|'.join(_REMOTE)})[ \t]*=[^\n]*(?:\n|\Z)", "", table[1])
+    for name in (client.command, "args"):
+        line = re.search(rf"(?m)^([ \t]*{name}[ \t]*=[ \t]*){_TOML_VALUE}", body)
+        ours = _inline(entry[name], " = ")
+        if line:
+            body = body[: line.end(1)] + ours + body[line.end() :]
+        else:
+            body = f"{name} = {ours}{end}{body}"
+    return text[: table.start(1)] + body + text[table.end(1) :]
+
+
+def _edited_yaml(client: Client, text: str, entry: dict[str, Json]) -> str:
+    """YAML with our block as the first extension; the others are not even read."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    head = re.search(r"(?m)^extensions:[ \t]*(?:#.*)?\r?\n", text)
+    if not head and re.search(r"(?m)^(?:[\"']?extensions\b|[{\[%])", text):
+        raise ValueError("its YAML is not written in the plain way that can be edited here")
+    first = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*([ \t]+)").match(text, head.end() if head else 0)
+    block = _block(client, entry, first[1] if head and first else "  ").replace("\n", end) + end
+    if block in text:
+        return text
+    if _has_yaml(text):
+        raise ValueError(f'it has a "{SERVER}" whose cmd and args are for you to change')
+    if head:
+        return text[: head.end()] + block + text[head.end() :]
+    return text + ("" if text.endswith("\n") or not text else end) + f"extensions:{end}{block}"
+
+
+def _has_yaml(text: str) -> bool:
+    return bool(re.search(rf"(?m)^[ \t]+[\"']?{SERVER}[\"']?:", text))
 
 
 def _launch_of(client: Client, entry: Json) -> Launch | None:
     """The command in an entry; None for an entry of another kind."""
-    if not isinstance(entry, dict):
-        return None
-    words, args = entry.get(client.command), entry.get("args", [])
-    if not client.listed:
-        words = [words, *args] if isinstance(args, list) else None
+    entry = entry if isinstance(entry, dict) else {}
+    words, args = entry.get(client.command), entry.get("args") or []
+    words = words if client.listed else [words, *args] if isinstance(args, list) else None
     if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
         return None
     return Launch(words[0], tuple(words[1:]))
 
 
-def _refusal(client: Client, launch: Launch, problem: str) -> ToolError:
-    """Why a file is left as it is, and what its owner can do instead."""
-    text = f"{client.title}: nothing was changed, {problem}. Add this yourself:\n"
-    return ToolError("invalid_request", text + client_snippet(client, launch))
+def _wanted(client: Client, was: Json, fresh: dict[str, Json]) -> dict[str, Json]:
+    """Our entry as it must be: a new one, or the old with what starts the server changed.
 
-
-def _merged(client: Client, text: str, launch: Launch) -> str:
-    """The new text; ValueError where the old or the new one is not understood."""
-    mark = text[: text.startswith("\ufeff")]
-    old = text[len(mark) :]
-    servers, others = _read_servers(client, old)
-    if _launch_of(client, servers.pop(SERVER, None)) == launch:
-        return text
-    edit = _FORMATS[client.format][1]
-    new = edit(client, old, launch) if old.strip() else client_snippet(client, launch) + "\n"
-    # Read back, it must hold our entry and, for the rest, exactly what was there before.
-    now, rest = _read_servers(client, new)
-    ours = _launch_of(client, now.pop(SERVER, None))
-    for name in read_json(client.beside):
-        others.pop(name, None)
-        rest.pop(name, None)
-    if ours != launch or now != servers or rest != others:
-        raise ValueError("it is written in an unusual way")
-    return mark + new
-
-
-def merged(client: Client, text: str | None, launch: Launch) -> str:
-    """A configuration file's new text: our entry added, or what starts it changed, all else kept.
-
-    A file that cannot be read with certainty is refused, with the snippet to paste.
+    A key or its absence, and all else that the old one says, is the user's decision.
     """
-    words = "".join((launch.command, *launch.args))
-    if without_surrogates(words) != words:
-        raise ToolError("invalid_request", "This program's path is not text; move it elsewhere.")
-    if client.format not in _FORMATS:
-        raise _refusal(client, launch, "it has no file to edit")
-    try:
-        return _merged(client, text or "", launch)
-    except RecursionError:
-        raise _refusal(client, launch, "it is nested too deeply") from None
-    except ValueError as problem:
-        raise _refusal(client, launch, str(problem)) from None
+    if was is None:
+        return fresh
+    if not isinstance(was, dict):
+        raise ValueError(f'its "{SERVER}" is not an object')
+    if not re.search(_OWN, json.dumps([was.get(client.command), was.get("args")])):
+        raise ValueError(f'its "{SERVER}" is another server: rename or remove that first')
+    kept = {name: value for name, value in was.items() if name not in _REMOTE}
+    if kept.get("type", "stdio") not in {"stdio", "local", client.type}:
+        del kept["type"]
+    starts = (client.command, "args", *(["type"] if "type" in was else []))
+    return {**kept, **{name: fresh[name] for name in starts if name in fresh}}
 
 
-def _older_entries(client: Client, servers: Mapping[str, Json]) -> tuple[str, ...]:
-    """The names of the entries that start the older package."""
-    started = {name: _launch_of(client, entry) for name, entry in servers.items()}
-    older = (name for name, s in started.items() if s and _OLDER in " ".join((s[0], *s[1])))
-    return tuple(one_line(name, 60) for name in older)
+def _masked(value: Json, known: str) -> Json:
+    """A value with all hidden but names, placeholders and what is known."""
+    if isinstance(value, dict):
+        return {name: _masked(inner, known) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_masked(inner, known) for inner in value]
+    shown = isinstance(value, bool) or json.dumps(value) in known
+    return value if shown or given({"": str(value)}, "") is None else "\u2026"
 
 
-# A difference is read by others too and lands in logs: of other servers it shows names only.
-
-_ENV_NAMES = frozenset({"env", "environment", "headers"})
-_HARMLESS = frozenset({"type", "id", "description", "command", "$schema", "timeout"})
-_OURS = frozenset({"args", "tools"})
-_KEY_LIKE = r"[A-Za-z0-9_-]{24,}|://[^/\s@\"]*@"
-_COMMENT = r"(?s)(\"(?:[^\"\\]|\\.)*\")|//[^\n]*|/\*.*?\*/"
-
-
-def _may_show(label: str, value: Json, ours: bool) -> bool:
-    """Whether a value may be seen; true, false and placeholders may."""
-    if isinstance(value, bool) or label in _HARMLESS or (ours and label in _OURS):
-        return True
-    return isinstance(value, str) and given({"": value}, "") is None
-
-
-def _hidden(node: _Node, name: str, ours: bool) -> Iterator[tuple[int, int]]:
-    """The spans of the values that are not shown."""
-    for own, child in node.inner:
-        # A variable may have any name, that of a harmless member too.
-        label = name if name in _ENV_NAMES else own or name
-        yield from _hidden(child, label, ours or label == SERVER)
-        value = child.value
-        if isinstance(value, (str, int, float)) and not _may_show(label, value, ours):
-            yield child.start, child.end
-
-
-def _masked(text: str) -> str:
-    """JSON with the values and comments of others hidden; ValueError for text that is not JSON."""
-    parts, at = [], 0
-    for start, end in _hidden(_parsed(text), "", ours=False):
-        parts.append(text[at:start] + '"\u2026"')
-        at = end
-    shown = "".join((*parts, text[at:]))
-    return re.sub(_COMMENT, lambda found: found[1] or "//\u2026", shown)
-
-
-def _masked_token(found: re.Match[str]) -> str:
-    """A password in an address, or a long word, hidden if it has digits as keys have."""
-    if found[0].startswith(":"):
-        return "://\u2026@"
-    mixed = re.search(r"\d", found[0]) and re.search(r"[A-Za-z]", found[0])
-    return REDACTED if mixed else found[0]
-
-
-def difference(old: str, new: str, name: str) -> str:
-    """A unified difference of two configuration files that shows no value of other servers."""
+def _difference(name: str, client: Client, entries: Sequence[Json], fresh: Json) -> str:
+    """What changes in our entry. It lands in logs and reports: no line of it is anyone else's."""
     import difflib
 
-    texts, as_json = [old.lstrip("\ufeff"), new.lstrip("\ufeff")], False
-    with contextlib.suppress(ValueError):
-        texts, as_json = [_masked(text) for text in texts], True
-    before, after = (text.splitlines() for text in texts)
-    lines = difflib.unified_diff(before, after, name, f"{name} (new)", lineterm="")
-    if not as_json:  # TOML or YAML, where only our own lines change: context ends behind the name
-        lines = (re.sub(r"^( [^=:\"'#]*[=:]?).*", "\\1 \u2026", line) for line in lines)
-    return re.sub(_KEY_LIKE, _masked_token, redacted(without_hidden("\n".join(lines)), None))
+    known = json.dumps([fresh, ["uvx", OLDER]])
+    texts = [_block(client, _masked(entry, known)) if entry else "" for entry in entries]
+    before, after = (without_hidden(text).splitlines() for text in texts)
+    lines = difflib.unified_diff(before, after, name, f"{name} (new)", lineterm="", n=0)
+    return redacted("\n".join(lines), None)
 
 
-class WriteReport(NamedTuple):
-    """A file's text before and after, the difference to show, and where the former text is kept."""
+class ClientPlan(NamedTuple):
+    """A file's text before and after, and the difference to show."""
 
     path: Path
     old: str | None
     new: str
     diff: str
-    notes: tuple[str, ...]
-    backup: Path | None = None
-
-    @property
-    def changed(self) -> bool:
-        """Whether there is anything to write."""
-        return self.new != self.old
+    older: Sequence[str] = ()  # other entries, which start the older package
 
 
-def _reason(problem: Exception) -> str:
-    """What the system says, without the path: that is said already."""
-    return (getattr(problem, "strerror", None) or str(problem)).rstrip(".")
+def _older(servers: Mapping[str, Json]) -> list[str]:
+    """The names of the entries that start the older package."""
+    return [one_line(name, 60) for name, one in servers.items() if OLDER in json.dumps(one)]
 
 
-def _notes(client: Client, text: str, launch: Launch) -> tuple[str, ...]:
-    """How entries of the older package under other names are switched; they are never touched."""
-    entry = _entry(client, launch)
-    start = json_text({n: entry[n] for n in (client.command, "args") if n in entry})[1:-1]
-    servers = _read_servers(client, text.lstrip("\ufeff"))[0]
-    return tuple(
-        f"{name!r} starts the older {_OLDER}; to switch it, put {start} there."
-        for name in _older_entries(client, servers)
-        if name != SERVER
-    )
+def _planned(client: Client, path: Path, text: str | None, launch: Launch) -> ClientPlan:
+    """The new text; ValueError where the old or the new one is not understood."""
+    mark, fresh = (text or "")[: (text or "").startswith("\ufeff")], _entry(client, launch)
+    old = (text or "")[len(mark) :]
+    if client.format == "yaml":
+        new = _edited_yaml(client, old, fresh)
+        diff = _difference(path.name, client, (None if new != old else fresh, fresh), fresh)
+        return ClientPlan(path, text, mark + new, diff)
+    document = _settings_in(client, old)
+    servers = document.get(client.container, {})
+    was = servers.get(SERVER)
+    entry = _wanted(client, was, fresh)
+    wanted = {**document, client.container: {**servers, SERVER: entry}}
+    if was is None and "${input:" in json_text(entry):
+        inputs = document.get("inputs", [])
+        if not isinstance(inputs, list):
+            raise ValueError('its "inputs" is not a list')
+        asked = any(isinstance(one, dict) and one.get("id") == _QUESTION["id"] for one in inputs)
+        wanted["inputs"] = inputs if asked else [_QUESTION, *inputs]
+    if entry == was:
+        new = old
+    elif not old.strip():
+        new = client_snippet(client, launch) + "\n"
+    else:
+        new = (_edited_json if client.format == "json" else _edited_toml)(client, old, was, wanted)
+        if _settings_in(client, new) != wanted:
+            raise ValueError("it is written in an unusual way")
+    diff = _difference(path.name, client, (was, entry), fresh)
+    others = {name: one for name, one in servers.items() if name != SERVER}
+    return ClientPlan(path, text, mark + new, diff, _older(others))
 
 
-def plan_write(client: Client, place: Place, launch: Launch) -> WriteReport:
+def _refusal(client: Client, launch: Launch, problem: str) -> ToolError:
+    """Why a file is left as it is, and what its owner can do instead."""
+    command = shell_command(client, launch)
+    way = f"Run `{command}`, or add" if command and client.format != "command" else "Add"
+    text = f"{client.title}: nothing was changed, {problem}. {way} this yourself:\n"
+    return ToolError("invalid_request", text + client_snippet(client, launch))
+
+
+def plan_write(client: Client, place: Place, launch: Launch) -> ClientPlan:
     """What `write_client` would do; only reads, and refuses what it would refuse."""
+    words = "".join((launch.command, *launch.args))
+    if without_surrogates(words) != words:
+        raise ToolError("invalid_request", "This program's path is not text; move it elsewhere.")
     spots = _spots(client, place)
     if not spots:
         where = f" ({client.menu})" if client.menu else ""
@@ -12860,27 +12755,29 @@ def plan_write(client: Client, place: Place, launch: Launch) -> WriteReport:
     try:
         path = real_path(spot.path, spot.limit)
         old = read_exact(path, MAX_CLIENT_FILE_BYTES)
+        if old is None and not is_folder(spot.owner):
+            raise ValueError(f"it was not found: there is no folder {spot.owner}")
+        return _planned(client, path, old, launch)
+    except RecursionError:
+        raise _refusal(client, launch, f"{spot.path}: it is nested too deeply") from None
     except (OSError, ValueError) as problem:
         raise _refusal(client, launch, f"{spot.path}: {_reason(problem)}") from None
-    if old is None and not is_folder(spot.owner):
-        raise _refusal(client, launch, f"it was not found: there is no folder {spot.owner}")
-    new = merged(client, old, launch)
-    diff = difference(old or "", new, spot.path.name)
-    return WriteReport(path, old, new, diff, _notes(client, old or "", launch))
 
 
-def write_client(client: Client, place: Place, launch: Launch) -> WriteReport:
-    """Write our entry into a client's file and keep a copy of the former one beside it."""
-    report = plan_write(client, place, launch)
-    if not report.changed:
-        return report
+def write_client(client: Client, plan: ClientPlan, launch: Launch) -> Path | None:
+    """Write what was planned; returns where a copy of the former text is kept."""
     try:
-        make_folder(report.path.parent)
-        backup = None if report.old is None else back_up(report.path)
-        replace_file(report.path, report.new)
+        make_folder(plan.path.parent)
+        backup = None if plan.old is None else back_up(plan.path)
+        replace_file(plan.path, plan.new)
     except OSError as problem:
-        raise _refusal(client, launch, f"{report.path}: {_reason(problem)}") from None
-    return report._replace(backup=backup)
+        raise _refusal(client, launch, f"{plan.path}: {_reason(problem)}") from None
+    return backup
+
+
+def _reason(problem: Exception) -> str:
+    """What the system says, without the path: that is said already."""
+    return (getattr(problem, "strerror", None) or str(problem)).rstrip(".")
 
 
 class Found(NamedTuple):
@@ -12889,28 +12786,36 @@ class Found(NamedTuple):
     client: Client
     path: Path
     entered: bool = False
-    launch: Launch | None = None  # what our entry starts; None for a remote server
-    older: tuple[str, ...] = ()  # entries that start the older package
+    launch: Launch | None = None  # what our entry starts; None where it cannot be told
+    older: Sequence[str] = ()  # entries that start the older package
     problem: str = ""
+    blank: bool = False  # whether the key's placeholder was never filled in
 
 
-def _found(client: Client, spot: ConfigPath) -> Found | None:
+def _found(client: Client, path: Path) -> Found | None:
     """What one file says; None where there is none."""
     try:
-        text = read_exact(spot.path, MAX_CLIENT_FILE_BYTES)
-        servers = _read_servers(client, (text or "").lstrip("\ufeff"))[0]
+        text = read_exact(path, MAX_CLIENT_FILE_BYTES)
+        if text is None:
+            return None
+        if client.format == "yaml":
+            return Found(client, path, _has_yaml(text))
+        if client.format == "toml" and sys.version_info < (3, 11):
+            return Found(client, path)
+        servers = _settings_in(client, text.lstrip("\ufeff")).get(client.container, {})
     except (OSError, ValueError, RecursionError) as problem:
-        return Found(client, spot.path, problem=_reason(problem))
-    if text is None:
-        return None
-    launch, older = _launch_of(client, servers.get(SERVER)), _older_entries(client, servers)
-    return Found(client, spot.path, SERVER in servers, launch, older)
+        return Found(client, path, problem=_reason(problem))
+    ours = servers.pop(SERVER, None)
+    blank = '"YOUR_KEY"' in json.dumps(ours)
+    return Found(
+        client, path, ours is not None, _launch_of(client, ours), _older(servers), blank=blank
+    )
 
 
 def found_clients(place: Place) -> list[Found]:
     """The configuration files on this machine; those of a project only where they name us."""
     pairs = [(client, spot) for client in CLIENTS.values() for spot in _spots(client, place)]
-    found = [(_found(client, spot), spot.shared) for client, spot in pairs]
+    found = [(_found(client, spot.path), spot.shared) for client, spot in pairs]
     return [f for f, shared in found if f and (f.entered or f.older or not shared)]
 
 
@@ -13975,12 +13880,13 @@ def run_help(words: Sequence[str], scene: Context) -> int | str:
 
 def reach_page(settings: Settings) -> str:
     """Every host, file, variable and port that this program may touch, without any credentials."""
-    from urllib.parse import urlsplit
-
     hosts = [settings.base_url]
-    for name, url in settings.proxies:
-        host = url if name == "no_proxy" else urlsplit(url).netloc.rpartition("@")[2]
-        hosts.append(f"{name}: {host or '?'}")
+    for name, value in settings.proxies:
+        try:
+            host = value if name == "no_proxy" else read_proxy(name.upper(), value).address
+        except ToolError:
+            host = "cannot be used as an address"
+        hosts.append(f"{name}: {one_line(host, 200)}")
     files = [f"{settings.data_dir}/{DATABASE}, with -wal, -shm and backup-*.db beside it"]
     files += [f"{settings.key_file} (read, the key)"] if settings.key_file else []
     files += [f"{settings.files_dir}/... (read, images)"] if settings.files_dir else []
@@ -14195,32 +14101,53 @@ def completion_script(words: Sequence[str]) -> str:
 # What to write is chapter 17's; here it is shown, and written on request only.
 
 
-def own_launch() -> Launch:
-    """How this very program is started, by absolute paths: clients do not know the shell's PATH."""
+def _launch_now(stored: str | None) -> Launch:
+    """How this very program is started, in a way that outlives caches: clients do not know PATH."""
     import shutil
     from pathlib import Path
 
-    own, script = Path(__file__).resolve(), shutil.which(NAME)
-    if "archive-v0" in own.parts:  # a copy in the cache of uv, which may be cleared
-        uvx = shutil.which("uvx")
-        return Launch(str(Path(uvx).absolute()) if uvx else "uvx", (NAME,))
-    if script and "site-packages" in own.parts:
-        return Launch(str(Path(script).resolve()), ())
-    return Launch(sys.executable, (str(own),))
+    own, python = Path(__file__).resolve(), sys.executable
+    parts = [part.rstrip("0123456789") for part in (*own.parts, *Path(python).parts)]
+    cached = bool({"archive-v", "builds-v", "environments-v"}.intersection(parts))
+    if not {"site-packages", "dist-packages"}.intersection(parts[: len(own.parts)]):
+        python = getattr(sys, "_base_executable", python) if cached else python
+        if not own.stem.isidentifier():
+            return Launch(python, ("-I", str(own)), stored)
+        # As a module its bytecode is kept, and -I keeps the working folder off the path.
+        code = f"import sys; sys.path.insert(0, {str(own.parent)!r}); import {own.stem} as p"
+        return Launch(python, ("-I", "-c", f"{code}; sys.exit(p.main())"), stored)
+    runner = "uvx" if cached else "pipx" if "pipx" in parts and "venvs" not in parts else ""
+    found = shutil.which(runner or NAME)
+    if runner:
+        command = str(Path(found).absolute()) if found else runner
+        return Launch(command, (*(["run"] if runner == "pipx" else []), NAME), stored)
+    if found:
+        return Launch(str(Path(found).absolute()), (), stored)
+    return Launch(python, ("-I", "-m", own.stem), stored)
+
+
+def own_launch(settings: Settings) -> Launch:
+    """How a client starts this program, and whether it then finds a stored key by itself."""
+    nothing = settings._replace(key=None, key_file=None)
+    if not find_key(nothing).key:
+        return _launch_now(None)
+    usual = f"{user_folders()[0]}/.perplexity-pro"
+    return _launch_now("" if settings.data_dir == usual else settings.data_dir)
 
 
 def own_place() -> Place:
     """Where this machine keeps the files of clients."""
     from pathlib import Path
 
-    home, appdata = user_folders()
+    home, folders = user_folders()
     try:
         here = Path.cwd()
     except OSError:
         raise ToolError(
             "invalid_request", "The current folder is gone; change to another one and repeat."
         ) from None
-    return Place(Path(home), Path(appdata) if appdata else None, sys.platform, here)
+    named = {name: here / folder for name, folder in folders.items()}
+    return Place(Path(home), named, sys.platform, here)
 
 
 def clients_page(place: Place) -> str:
@@ -14232,67 +14159,59 @@ def clients_page(place: Place) -> str:
         state = " (set up)" if found and found.entered else ""
         state = " (older)" if found and found.older and not state else state
         lines.append(f"{'*' if found else ' '} {word:16} {client.title}{state}")
-    lines.append("  links            one-click links, without a key")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "  links            one-click links, without a key"]) + "\n"
 
 
-def _shown(client: Client, launch: Launch, screen: Screen) -> str:
-    """The block of a client, after a word on where it belongs."""
-    where = client_file(client, own_place()) or client.menu
-    screen.note(f"Into {where}:" if where else "To run in a shell:")
-    return client_snippet(client, launch).rstrip("\n") + "\n"
-
-
-def _key_advice(client: Client, new: str) -> str:
+def _key_advice(client: Client, new: str, launch: Launch) -> str:
     """What is left to do, by the way in which the written file hands on the key."""
     if "YOUR_KEY" in new:
         return f"Replace YOUR_KEY by the key, then restart {client.title}."
-    reference = client.value if isinstance(client.value, str) else KEY_VARIABLE
-    if reference in new and "input:" not in reference:  # which the client asks for itself
+    reference = client.value or KEY_VARIABLE
+    if launch.stored is None and reference in new and "input:" not in reference:
         return f"Export {KEY_VARIABLE} where {client.title} is started, then restart it."
     return f"Restart {client.title}."
 
 
 def _write_for(client: Client, launch: Launch, screen: Screen) -> int:
-    """Merge our entry into a client's file, after showing what changes."""
-    place = own_place()
-    plan = plan_write(client, place, launch)
-    for note in plan.notes:
-        screen.note(note)
-    if not plan.changed:
+    """Put our entry into a client's file, after showing what changes."""
+    plan = plan_write(client, own_place(), launch)
+    entry = json_text({"command": launch.command, "args": launch.args})[1:-1]
+    for name in plan.older:
+        screen.note(f"{name!r} starts the older {OLDER}; to switch it, put {entry} there.")
+    if plan.new == plan.old:
         screen.note(f"Nothing to change in {plan.path}.")
         return 0
     screen.data(plan.diff + "\n")
-    report = write_client(client, place, launch)
-    screen.note(f"Written: {report.path}.")
-    if report.backup:
-        screen.note(f"The former text is kept in {report.backup}.")
-    screen.note(_key_advice(client, report.new))
+    backup = write_client(client, plan, launch)
+    screen.note(f"Written: {plan.path}.")
+    if backup:
+        screen.note(f"The former text is kept in {backup}.")
+    screen.note(_key_advice(client, plan.new, launch))
     return 0
 
 
 def run_setup(words: Sequence[str], scene: Context) -> int | str:
     """Print or write a client's configuration, or print the links."""
-    screen = scene[1]
+    settings, screen = scene
     rest = [word for word in words if word != "--write"]
     name, writes = rest[0] if rest else "", len(rest) < len(words)
-    if len(rest) > 1 or (writes and not name):
+    if len(rest) > 1 or (writes and name in {"", "links"}):
         raise UsageError(usage_line("setup"))
-    if name in CLIENTS:
-        launch = own_launch()
-        if launch.command == "uvx":
-            screen.note("uvx is not on the PATH; put its absolute path in the place of uvx.")
-        return (_write_for if writes else _shown)(CLIENTS[name], launch, screen)
-    if name not in _PAGES or writes:
+    if not name:
+        return clients_page(own_place())
+    if name == "links":
+        return "".join(f"{title}\n  {link}\n" for title, link in links().items())
+    if name not in CLIENTS:
         hint = _meant(name, CLIENTS) or f"; {PROGRAM} setup lists them"
         raise UsageError(f"{one_line(name, 40)!r} is no client{hint}")
-    return _PAGES[name]()
-
-
-_PAGES: dict[str, Callable[[], str]] = {
-    "": lambda: clients_page(own_place()),
-    "links": lambda: "".join(f"{title}\n  {link}\n" for title, link in links().items()),
-}
+    client, launch = CLIENTS[name], own_launch(settings)
+    if launch.command in {"uvx", "pipx"}:
+        screen.note(f"{launch.command} is not on the PATH; put its absolute path in its place.")
+    if writes:
+        return _write_for(client, launch, screen)
+    where = client_file(client, own_place()) or client.menu
+    screen.note(f"Into {where}:" if where else "To run in a shell:")
+    return client_snippet(client, launch).rstrip("\n") + "\n"
 
 
 # ---- Doctor
@@ -14309,35 +14228,42 @@ class Finding(NamedTuple):
     repair: str = ""
 
 
-def _check_python() -> Finding:
-    """The interpreter; this file refuses to start on one that is too old."""
-    import ssl
-
-    version = ".".join(map(str, sys.version_info[:3]))
-    return Finding("python", True, f"{version}, {ssl.OPENSSL_VERSION.partition('  ')[0]}")
-
-
-def _check_certificates() -> Finding:
+def _check_certificates(settings: Settings) -> Finding:
     """Whether there is anything to check the certificate of the API against."""
     import ssl
+    from pathlib import Path
 
+    for variable, value in settings.certificates:
+        flaw = "names no folder of certificates"
+        if variable == "SSL_CERT_FILE":
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(value)
+                continue
+            except ssl.SSLError:
+                flaw = "names a file without a certificate"
+            except OSError:
+                flaw = "names a file that cannot be read"
+        elif any(paths_like(Path(part), "*.[0-9]") for part in value.split(os.pathsep)):
+            continue
+        return Finding("certificates", False, f"{variable} {flaw}", "mend or unset it")
     paths = ssl.get_default_verify_paths()
     place = paths.cafile or paths.capath or ("the system's" if os.name == "nt" else "")
     repair = "install the system's ca-certificates, or set SSL_CERT_FILE"
     return Finding("certificates", bool(place), place or "none found", repair)
 
 
-def _check_sqlite() -> Finding:
-    """Whether SQLite knows the statements that chapter 9 uses."""
-    version, wanted = sqlite_version(), (3, 24, 0)
-    shown = ".".join(map(str, version))
-    return Finding("sqlite", version >= wanted, shown, "use a Python with SQLite 3.24 or newer")
-
-
 def _check_settings(settings: Settings) -> Finding:
-    """Whether every variable that is set can be used."""
-    flaws = " ".join((*settings.problems, *settings.warnings))
-    return Finding("settings", not settings.problems, flaws or "all usable", "mend what it names")
+    """Whether every variable that is set is known and can be used."""
+    flaws = [*settings.problems, *settings.warnings]
+    known = [variable.name for variable in VARIABLES if variable.name.startswith("PERPLEXITY_")]
+    for name in settings.unknown:
+        meant = nearest(
+            name[len("PERPLEXITY_") :], [one[len("PERPLEXITY_") :].lower() for one in known]
+        )
+        hint = f"; did you mean PERPLEXITY_{meant.upper()}?" if meant else ""
+        flaws.append(f"{one_line(name, 60)} is not read by this program{hint}")
+    ok = not settings.problems and not settings.unknown
+    return Finding("settings", ok, "all usable" if ok else f"{len(flaws)} to mend", " ".join(flaws))
 
 
 def _check_key(settings: Settings) -> Finding:
@@ -14345,21 +14271,22 @@ def _check_key(settings: Settings) -> Finding:
     found = find_key(settings)
     if found.key is None:
         return Finding("key", False, "none found", found.problem)
-    usual = found.key.startswith("pplx-")
     shape = f"in {found.place}, {len(found.key)} characters"
     repair = "Perplexity keys begin with pplx-; this looks like another vendor's"
-    return Finding("key", usual, shape, repair)
+    return Finding("key", found.key.startswith("pplx-"), shape, repair)
 
 
 def _check_data(settings: Settings) -> Iterator[Finding]:
     """The data folder and its mode, then the database in it."""
+    repair = "nothing can be stored: set PERPLEXITY_DATA_DIR to a folder that can be written"
     try:
         folder = data_folder(settings)
+        try_writing(folder)
         mode = f", mode {folder.stat().st_mode & 0o777:o}" if os.name != "nt" else ""
         yield Finding("data folder", True, f"{folder}{mode}")
-    except OSError:
-        repair = "set PERPLEXITY_DATA_DIR to a folder that can be written"
-        yield Finding("data folder", False, one_line(settings.data_dir, 60), repair)
+    except OSError as error:
+        reason = f" ({error.strerror or error})"
+        yield Finding("data folder", False, one_line(settings.data_dir, 60), repair + reason)
         return
     health = database_health(settings)
     if health.problem:
@@ -14378,8 +14305,7 @@ def _check_jobs(runtime: Runtime) -> Finding:
             count = len(running_jobs(db, None, 1000))
     except ToolError as error:
         return Finding("running jobs", False, "unknown", error.message)
-    text = f"{count} not collected yet" if count else "none"
-    return Finding("running jobs", True, text)
+    return Finding("running jobs", True, f"{count} not collected yet" if count else "none")
 
 
 def _check_api(runtime: Runtime) -> Finding:
@@ -14399,13 +14325,7 @@ def _check_api(runtime: Runtime) -> Finding:
     return Finding("api", True, f"{settings.base_url}{via} answered in {reply.elapsed_ms} ms")
 
 
-def _lacks_key(path: Path) -> bool:
-    """Whether a client's file still has the blank where the key belongs."""
-    text = read_exact(path, MAX_CLIENT_FILE_BYTES) or ""
-    return bool(re.search(rf'{KEY_VARIABLE}"?\s*[:=]\s*"YOUR_KEY"', text))
-
-
-def _check_clients() -> Iterator[Finding]:
+def _check_clients(*, with_key: bool) -> Iterator[Finding]:
     """The clients that are set up, and whether what they start is there."""
     import shutil
 
@@ -14415,39 +14335,43 @@ def _check_clients() -> Iterator[Finding]:
         yield Finding("clients", False, "cannot be looked for", str(error))
         return
     for found in known:
-        name = f"client {found.client.word}"
-        again = f"{PROGRAM} setup {found.client.word} --write"
+        name, again = f"client {found.client.word}", f"{PROGRAM} setup {found.client.word}"
         if found.problem:
-            yield Finding(name, False, f"{found.path} cannot be read", "mend or remove it")
+            repair = f"mend {found.path} by hand; {again} prints the block"
+            yield Finding(name, False, found.problem, repair)
         elif found.launch and not shutil.which(found.launch.command):
-            yield Finding(name, False, f"{found.launch.command} not found", again)
-        elif found.entered and _lacks_key(found.path):
-            repair = f"put the key into {found.path}"
-            yield Finding(name, False, "YOUR_KEY is not filled in", repair)
+            yield Finding(name, False, f"{found.launch.command} not found", f"{again} --write")
+        elif found.blank and not with_key:
+            yield Finding(
+                name, False, "YOUR_KEY is not filled in", f"put the key into {found.path}"
+            )
         elif found.entered:
             yield Finding(name, True, "set up")
         elif found.older:
-            yield Finding(name, True, f"still starts the older server; {again}")
+            yield Finding(name, True, f"still starts the older server; {again} --write")
 
 
 def _findings(settings: Settings, *, offline: bool) -> Iterator[Finding]:
     """Everything that is looked at, cheapest first and the network last."""
+    import ssl
+
     quick = settings._replace(busy_timeout_s=1.0, observe=False)
     with contextlib.closing(Runtime(quick)) as runtime:
-        yield _check_python()
-        yield _check_sqlite()
-        yield _check_certificates()
+        version = ".".join(map(str, sys.version_info[:3]))
+        yield Finding("python", True, f"{version}, {ssl.OPENSSL_VERSION.partition('  ')[0]}")
+        newest, shown = sqlite_version() >= (3, 24, 0), ".".join(map(str, sqlite_version()))
+        yield Finding("sqlite", newest, shown, "use a Python with SQLite 3.24 or newer")
+        yield _check_certificates(settings)
         yield _check_settings(settings)
         yield _check_key(settings)
-        year = time.gmtime().tm_year
         now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
         repair = "set this machine's clock; certificates depend on it"
-        yield Finding("clock", year >= 2026, now, repair)
+        yield Finding("clock", time.gmtime().tm_year >= 2026, now, repair)
         yield from _check_data(settings)
         if database_exists(settings):
             yield _check_jobs(runtime)
-        yield from _check_clients()
-        if not offline:
+        yield from _check_clients(with_key=own_launch(settings).stored is not None)
+        if not offline and find_key(settings).key:
             yield _check_api(runtime)
 
 

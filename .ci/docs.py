@@ -80,7 +80,8 @@ def reference() -> str:
 def files_of(client: pro.Client) -> str:
     """Where a client's block belongs, on each platform where that differs."""
     platforms = ("linux", "darwin", "win32")
-    places = [pro.Place(Path("~"), Path("%APPDATA%"), name, Path()) for name in platforms]
+    folders = {"APPDATA": Path("%APPDATA%")}
+    places = [pro.Place(Path("~"), folders, name, Path()) for name in platforms]
     files = dict.fromkeys(pro.client_file(client, place) for place in places)
     return " or ".join(f"`{path.as_posix()}`" for path in files if path) or client.menu
 

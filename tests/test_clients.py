@@ -7,10 +7,14 @@ import importlib.util
 import json
 import os
 import random
+import re
 import stat
+import sys
 import tempfile
 import unittest
 from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
 from support import pro
@@ -21,6 +25,7 @@ OLD = (
     '{"command": "uvx", "args": ["mcp-perplexity-pro"], "env": {"PERPLEXITY_API_KEY": "pplx-real"}}'
 )
 WITH_TOMLLIB = importlib.util.find_spec("tomllib") is not None
+tomllib: Any = importlib.import_module("tomllib") if WITH_TOMLLIB else None
 POSIX = os.name != "nt"
 
 
@@ -28,18 +33,37 @@ def client(word: str) -> pro.Client:
     return pro.CLIENTS[word]
 
 
+def planned(word: str, text: str | None, launch: pro.Launch = LAUNCH) -> pro.ClientPlan:
+    """What would be written where the client's file holds this text; no file: None."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder).resolve()
+        place = pro.Place(home, {}, "linux", home / "project")
+        path = pro.client_file(client(word), place)
+        if path:
+            path.parent.mkdir(parents=True)
+            if text is not None:
+                path.write_bytes(text.encode())
+        return pro.plan_write(client(word), place, launch)
+
+
 def merged(word: str, text: str | None, launch: pro.Launch = LAUNCH) -> str:
-    return pro.merged(client(word), text, launch)
+    return planned(word, text, launch).new
+
+
+def started(row: pro.Client, entry: Any) -> list[str]:
+    """The words that an entry starts."""
+    command = entry[row.command]
+    return list(command) if row.listed else [command, *entry["args"]]
 
 
 class Case(unittest.TestCase):
-    def refused(self, word: str, text: str, *words: str) -> str:
+    def refused(self, word: str, text: str, *words: str, launch: pro.Launch = LAUNCH) -> str:
         """The refusal of a file, which names the client, says why and shows the snippet."""
         with self.assertRaises(pro.ToolError) as caught:
-            merged(word, text)
-        message = caught.exception.message
+            merged(word, text, launch)
+        message = str(caught.exception.message)
         self.assertEqual(caught.exception.kind, "invalid_request")
-        for part in (client(word).title, *words, pro.client_snippet(client(word), LAUNCH)):
+        for part in (client(word).title, *words, pro.client_snippet(client(word), launch)):
             self.assertIn(part, message)
         return message
 
@@ -75,7 +99,7 @@ zed; Zed; /h/.config/zed/settings.json
 """
 
     def test_clients_and_their_files_are_those_of_the_install_page(self) -> None:
-        place = pro.Place(Path("/h"), None, "linux", Path("/w"))
+        place = pro.Place(Path("/h"), {}, "linux", Path("/w"))
         lines = [
             "; ".join((word, row.title, *(spot.path.as_posix() for spot in pro._spots(row, place))))
             for word, row in pro.CLIENTS.items()
@@ -104,9 +128,9 @@ zed; Zed; /h/.config/zed/settings.json
             ("roo", "win32"): "/w/.roo/mcp.json",
         }
         for (word, platform), path in wanted.items():
-            place = pro.Place(home, data, platform, cwd)
+            place = pro.Place(home, {"APPDATA": data}, platform, cwd)
             self.assertEqual(pro.client_file(client(word), place), Path(path), word)
-        place = pro.Place(home, None, "win32", cwd)
+        place = pro.Place(home, {}, "win32", cwd)
         roaming = Path("/h/AppData/Roaming/Zed/settings.json")
         self.assertEqual(pro.client_file(client("zed"), place), roaming)
         self.assertIsNone(pro.client_file(client("warp"), place))
@@ -164,16 +188,19 @@ class Snippets(Case):
         )
         self.assertEqual(pro.client_snippet(client("codex"), OTHER), text)
         self.assertEqual(pro.client_snippet(client("grok"), OTHER), text)
-        entry = pro._read_toml(text)["mcp_servers"]["perplexity"]
-        self.assertEqual((entry["command"], entry["args"]), ("uvx", ["perplexity-pro-mcp"]))
 
     def test_a_windows_path_survives_in_every_format(self) -> None:
         launch = pro.Launch(r"C:\Program Files\py\python.exe", (r"C:\Users\Zoë\'a'.py",))
         for row in pro.CLIENTS.values():
+            text = pro.client_snippet(row, launch)
+            if row.format == "json":
+                entry = json.loads(text)[row.container]["perplexity"]
+                self.assertEqual(started(row, entry), [launch.command, *launch.args], row.word)
+            elif row.format == "toml" and WITH_TOMLLIB:
+                entry = tomllib.loads(text)[row.container]["perplexity"]
+                self.assertEqual(started(row, entry), [launch.command, *launch.args], row.word)
             if row.format != "command":
-                servers = pro._read_servers(row, pro.client_snippet(row, launch))[0]
-                self.assertEqual(pro._launch_of(row, servers["perplexity"]), launch, row.word)
-                self.assertIn("Zoë", pro.client_snippet(row, launch))
+                self.assertIn("Zoë", text)
         self.assertIn("Zoë", merged("cursor", '{"mcpServers": {"a": {}}}', launch))
 
     def test_the_yaml_snippet_is_this_text(self) -> None:
@@ -232,13 +259,14 @@ class JsonFiles(Case):
         new = merged("claude-desktop", text)
         self.assertEqual(
             new,
-            '{\n    "theme":  "dark",\n    "mcpServers": {\n        "git": { "command":"g" },\n'
+            '{\n    "theme":  "dark",\n    "mcpServers": {\n'
             '        "perplexity": {\n'
             '            "command": "/opt/py/bin/python3",\n'
             '            "args": ["/home/u/perplexity_pro_mcp.py"],\n'
             '            "env": {\n'
             '                "PERPLEXITY_API_KEY": "YOUR_KEY"\n'
-            "            }\n        }\n    }\n}\n",
+            "            }\n        },\n"
+            '        "git": { "command":"g" }\n    }\n}\n',
         )
 
     def test_comments_and_trailing_commas_stay(self) -> None:
@@ -248,20 +276,16 @@ class JsonFiles(Case):
         )
         new = merged("zed", text)
         start = new.index('\n\t\t"perplexity"')
-        end = new.index('\n\t},\n\t"vim"')
+        end = new.index('\n\t\t"git"')
         self.assertEqual(new[:start] + new[end:], text)
-        self.assertEqual(pro._parsed(new).value["context_servers"]["git"], {"command": "g"})
-
-    def test_a_comma_goes_before_the_comment_of_the_last_entry(self) -> None:
-        new = merged("cursor", '{\n  "mcpServers": {\n    "a": {} // last\n  }\n}')
-        self.assertIn('"a": {}, // last\n    "perplexity": {', new)
+        self.assertEqual(merged("zed", new), new)
 
     def test_a_file_on_one_line_stays_on_one_line(self) -> None:
         text = '{"mcpServers":{"a":{"command":"g","env":{"T":"{,}//"}}},"x":[1,2]}'
         new = merged("cursor", text)
         self.assertNotIn("\n", new)
-        self.assertTrue(new.startswith('{"mcpServers":{"a":{"command":"g","env":{"T":"{,}//"}}, '))
-        self.assertTrue(new.endswith(',"x":[1,2]}'))
+        self.assertTrue(new.startswith('{"mcpServers":{"perplexity": {"command": '))
+        self.assertTrue(new.endswith(', "a":{"command":"g","env":{"T":"{,}//"}}},"x":[1,2]}'))
 
     def test_an_empty_object_opens_up(self) -> None:
         body = '    "perplexity": {\n      "command": "x",\n      "args": []\n    }\n'.replace(
@@ -276,19 +300,8 @@ class JsonFiles(Case):
                 "\n  }\n}",
             ),
         ):
-            new = pro.merged(client("kiro"), text, pro.Launch("x", ()))
-            self.assertEqual(new, head + body + tail)
-
-    def test_the_entry_stands_where_its_neighbours_stand(self) -> None:
-        text = '{\n  "mcpServers": {\n     "a": {}, // x  \n\n     }}'
-        new = merged("cursor", text)
-        self.assertIn('\n     "a": {}, // x  \n     "perplexity": {\n       "command"', new)
-        self.assertTrue(new.endswith("\n     }\n\n     }}"), new)
-
-    def test_a_bracket_on_the_line_of_the_last_entry_gets_its_own(self) -> None:
-        new = merged("cursor", '{\n  "mcpServers": {\n    "a": {} }\n}')
-        self.assertIn('    "a": {},\n    "perplexity": {', new)
-        self.assertTrue(new.endswith("\n    }\n  }\n}"), new)
+            new = merged("kiro", text, pro.Launch("x", ()))
+            self.assertEqual(new, head + body + tail, text)
 
     def test_arguments_that_stay_the_same_keep_their_form(self) -> None:
         args = '[ // mine\n"/home/u/perplexity_pro_mcp.py"\n]'
@@ -296,10 +309,14 @@ class JsonFiles(Case):
         new = merged("cursor", text)
         self.assertEqual(new, text.replace('"py"', '"/opt/py/bin/python3"'))
 
-    def test_arguments_of_a_wrong_type_become_a_list(self) -> None:
-        text = '{"mcpServers": {"perplexity": {"command": "x", "args": "y"}}}'
-        new = pro.merged(client("cursor"), text, pro.Launch("x", ("y",)))
+    def test_arguments_that_are_missing_or_of_a_wrong_type_become_a_list(self) -> None:
+        text = '{"mcpServers": {"perplexity": {"command": "perplexity-pro-mcp", "args": "y"}}}'
+        new = merged("cursor", text, pro.Launch("perplexity-pro-mcp", ("y",)))
         self.assertEqual(new, text.replace('"y"', '["y"]'))
+        bare = '{"mcpServers": {"perplexity": {"command": "perplexity-pro-mcp"}}}'
+        entry = json.loads(merged("cursor", bare))["mcpServers"]["perplexity"]
+        self.assertEqual(started(client("cursor"), entry), [LAUNCH.command, *LAUNCH.args])
+        self.assertNotIn("env", entry)  # a key or its absence is the user's decision
 
     def test_a_client_without_a_file_has_nothing_to_merge(self) -> None:
         self.refused("factory", "{}", "no file")
@@ -314,9 +331,9 @@ class JsonFiles(Case):
 
     def test_a_second_run_changes_no_byte_for_any_client(self) -> None:
         for row in pro.CLIENTS.values():
-            if row.format != "command":
-                once = pro.merged(row, None, LAUNCH)
-                self.assertEqual(pro.merged(row, once, LAUNCH), once, row.word)
+            if row.files and (WITH_TOMLLIB or row.format != "toml"):
+                once = merged(row.word, None)
+                self.assertEqual(merged(row.word, once), once, row.word)
 
     def test_of_an_entry_that_is_there_only_the_start_changes(self) -> None:
         text = f'{{\n  "mcpServers": {{\n    "perplexity": {OLD[:-1]}, "x": 1 /* c */ }}\n  }}\n}}'
@@ -327,38 +344,45 @@ class JsonFiles(Case):
         self.assertEqual(new, wanted)
         self.assertIn("pplx-real", new)
 
-    def test_an_entry_without_a_key_of_its_own_gets_no_placeholder(self) -> None:
-        new = merged("cursor", '{"mcpServers": {"perplexity": {"command": "x"}}}')
-        entry = json.loads(new)["mcpServers"]["perplexity"]
-        self.assertEqual(
-            entry, {"command": LAUNCH.command, "args": ["/home/u/perplexity_pro_mcp.py"]}
-        )
-
     def test_an_entry_with_the_same_launch_is_left_alone_whatever_else_it_says(self) -> None:
         entry = {"args": list(LAUNCH.args), "command": LAUNCH.command, "disabled": True}
         text = json.dumps({"mcpServers": {"perplexity": entry}}, indent=7)
         self.assertEqual(merged("cursor", text), text)
 
-    def test_a_remote_entry_becomes_ours_and_keeps_its_variables(self) -> None:
-        text = (
-            '{"mcpServers": {"a": {}, "perplexity": {"type": "http", "url": "http://x/mcp", '
-            '"env": {"PERPLEXITY_API_KEY": "pplx-real"}}}}'
+    def test_another_server_under_our_name_is_refused(self) -> None:
+        others = (
+            '{"command": "npx", "args": ["other-server", "--token=hunter2"]}',
+            '{"type": "http", "url": "https://x/mcp?key=hunter2", "headers": {"A": "hunter2"}}',
+            '{"command": "perplexity-pro-proxy"}',
+            "{}",
         )
-        entry = json.loads(merged("claude-code", text))["mcpServers"]["perplexity"]
-        self.assertEqual(entry["env"], {"PERPLEXITY_API_KEY": "pplx-real"})
-        self.assertEqual((entry["type"], entry["command"]), ("stdio", LAUNCH.command))
-        self.assertNotIn("url", entry)
+        for word in ("cursor", "claude-code", "vscode", "lmstudio"):
+            for entry in others:
+                text = f'{{"{client(word).container}": {{"perplexity": {entry}}}}}'
+                said = self.refused(word, text, "another server: rename or remove that first")
+                self.assertNotIn("hunter2", said)
 
-    def test_a_wrong_type_is_corrected_where_an_entry_has_one(self) -> None:
-        text = '{"mcpServers": {"perplexity": {"type": "http", "command": "x", "args": []}}}'
-        entry = json.loads(merged("cline", text))["mcpServers"]["perplexity"]
-        self.assertEqual(entry["type"], "stdio")
+    def test_an_own_entry_ends_up_of_one_kind(self) -> None:
+        own = '"command": "uvx", "args": ["perplexity-pro-mcp"], "env": {"A": "1"}'
+        for extra in ('"type": "http", "url": "http://x"', '"url": "http://x", "headers": {}',
+                      '"serverUrl": "http://x"', '"type": "sse"'):  # fmt: skip
+            for word in ("cursor", "vscode", "claude-code", "gemini"):
+                container = client(word).container
+                text = f'{{"{container}": {{"a": {{}}, "perplexity": {{{own}, {extra}}}}}}}'
+                document = json.loads(merged(word, text))
+                entry = document[container].pop("perplexity")
+                self.assertEqual(document[container], {"a": {}})
+                self.assertEqual(started(client(word), entry), [LAUNCH.command, *LAUNCH.args])
+                self.assertEqual(entry["env"], {"A": "1"})
+                self.assertIn(entry.get("type"), {None, "stdio"}, (word, extra))
+                self.assertEqual({"url", "headers", "serverUrl"} & set(entry), set())
 
     def test_opencode_has_command_and_arguments_in_one_list(self) -> None:
-        text = '{"mcp": {"perplexity": {"command": ["uvx", "x"], "enabled": false}}}'
+        old = '["uvx", "mcp-perplexity-pro"]'
+        text = f'{{"mcp": {{"perplexity": {{"command": {old}, "enabled": false}}}}}}'
         new = merged("opencode", text)
         words = json.dumps([LAUNCH.command, *LAUNCH.args])
-        self.assertEqual(new, text.replace('["uvx", "x"]', words))
+        self.assertEqual(new, text.replace(old, words))
 
     def test_what_cannot_be_read_is_refused(self) -> None:
         cases = {
@@ -378,8 +402,7 @@ class JsonFiles(Case):
             '{"a" 1}': "line 1",
             '{"a"; 1}': "line 1",
             "{1: 2}": "line 1",
-            '{"a": ' + "[" * 150 + "]" * 150 + "}": "nested too deeply",
-            '{"a": NaN}': "line 1",
+            '{"a": NaN}': "cannot be parsed",
             '{"a": 1.2.3}': "line 1",
             '{"a": "\\q"}': "line 1",
             '{"a": "\n"}': "line 1",
@@ -391,14 +414,15 @@ class JsonFiles(Case):
             '{"mcpServers": {}}\ufeff': "line 1",
         }
         for text, why in cases.items():
-            self.refused("cursor", text, why)
+            with self.subTest(text=text[:60]):
+                self.refused("cursor", text, why)
 
     def test_the_question_of_vs_code_is_asked_once(self) -> None:
         question = {"type": "promptString", "id": "other", "description": "x"}
         text = json.dumps({"inputs": [question], "servers": {"a": {}}}, indent=4)
         new = json.loads(merged("vscode", text))
-        self.assertEqual(new["inputs"][0], question)
-        self.assertEqual([i["id"] for i in new["inputs"]], ["other", "perplexity_api_key"])
+        self.assertEqual(new["inputs"][1], question)
+        self.assertEqual([i["id"] for i in new["inputs"]], ["perplexity_api_key", "other"])
         again = merged("vscode", json.dumps({"inputs": new["inputs"]}))
         self.assertEqual(len(json.loads(again)["inputs"]), 2)
         absent = json.loads(merged("vscode", '{"servers": {}}'))
@@ -425,18 +449,29 @@ class JsonFiles(Case):
     def test_any_readable_file_keeps_all_values_and_all_other_text(self) -> None:
         for seed in range(400):
             text = RandomJson(seed).document()
-            before = pro._parsed(text).value
+            before = strict(text)
             try:
                 new = merged("cursor", text)
             except pro.ToolError:
                 self.assertNotIsInstance(before.get("mcpServers", {}), dict, text)
                 continue
-            after = pro._parsed(new).value
+            rest = iter(new)
+            self.assertTrue(all(c in rest for c in text if c not in " \t"), (text, new))
+            after = strict(new)
             self.assertIn("perplexity", after["mcpServers"])
             after["mcpServers"].pop("perplexity")
             self.assertEqual(after, {**before, "mcpServers": before.get("mcpServers", {})}, text)
-            rest = iter(new)
-            self.assertTrue(all(c in rest for c in text if c not in " \t"), (text, new))
+
+
+def strict(text: str) -> Any:
+    """What JSON with comments and trailing commas says, read in another way than the program."""
+    pattern = r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{}\[\],:]|[^\s{}\[\],:"/]+'
+    words = [word for word in re.findall(pattern, text, re.DOTALL) if word[0] != "/"]
+    pairs = zip(words, [*words[1:], ""], strict=True)
+    return json.loads("".join(word for word, after in pairs if (word, after[:1]) not in LAST))
+
+
+LAST = {(",", "}"), (",", "]")}
 
 
 class RandomJson:
@@ -513,12 +548,14 @@ class TomlFiles(Case):
         self.assertEqual(new, wanted)
         self.assertEqual(merged("codex", new), new)
 
-    def test_missing_arguments_are_added_below_the_command(self) -> None:
-        new = merged("codex", '[mcp_servers.perplexity]\ncommand = "x"\nenabled = true\n')
+    def test_missing_arguments_are_added(self) -> None:
+        own = "mcp-perplexity-pro"
+        text = f'[mcp_servers.perplexity]\ncommand = "{own}"\nenabled = true\n'
+        new = merged("codex", text)
         self.assertEqual(
             new,
-            '[mcp_servers.perplexity]\ncommand = "/opt/py/bin/python3"\n'
-            'args = ["/home/u/perplexity_pro_mcp.py"]\nenabled = true\n',
+            '[mcp_servers.perplexity]\nargs = ["/home/u/perplexity_pro_mcp.py"]\n'
+            'command = "/opt/py/bin/python3"\nenabled = true\n',
         )
 
     def test_other_ways_to_write_the_entry_are_refused(self) -> None:
@@ -537,43 +574,58 @@ class TomlFiles(Case):
             self.refused("codex", text)
 
     @unittest.skipUnless(WITH_TOMLLIB, "before Python 3.11 the check is a light one")
-    def test_with_a_parser_any_fault_is_found(self) -> None:
-        self.refused("codex", "a = 1\na = 2\n", "not valid TOML")
-        self.refused("codex", "x = [1\n", "not valid TOML")
+    def test_any_fault_is_found(self) -> None:
+        where = {
+            "a = 1\na = 2\n": "cannot be parsed",
+            "a = 1\nx = [1\n": "cannot be parsed",
+            "a = 1\n[mcp_servers.theirs\n": "cannot be parsed (line 2)",
+        }
+        for text, why in where.items():
+            self.refused("codex", text, why if WITH_TOMLLIB else "3.11 can")
         self.refused("codex", "a = " + "[" * 50_000 + "\n")
+
+    def test_a_python_without_a_reader_names_the_clients_own_command(self) -> None:
+        with mock.patch.dict(sys.modules, {"tomllib": None}):
+            for word, command in (("codex", "codex mcp add"), ("grok", "grok mcp add")):
+                for text in (self.OTHER_TABLE, "[mcp_servers.theirs\n"):
+                    said = self.refused(word, text, "this Python cannot read TOML")
+                    self.assertIn(f"Run `{command} perplexity ", said)
+                self.assertEqual(
+                    merged(word, None), pro.client_snippet(client(word), LAUNCH) + "\n"
+                )
+
+    @unittest.skipUnless(WITH_TOMLLIB, "tables are edited from Python 3.11 on")
+    def test_lists_over_lines_with_comments_are_read_whole(self) -> None:
+        table = '[mcp_servers.perplexity]\ncommand = "uvx"\nargs = [\n"-q", # see [1]\n{0},\n]\n'
+        new = merged("codex", table.format('"mcp-perplexity-pro"'))
+        entry = tomllib.loads(new)["mcp_servers"]["perplexity"]
+        self.assertEqual(started(client("codex"), entry), [LAUNCH.command, *LAUNCH.args])
+        said = self.refused("codex", table.format('"x"'), "another server")
+        self.assertNotIn("cannot be parsed", said)
+
+    @unittest.skipUnless(WITH_TOMLLIB, "tables are edited from Python 3.11 on")
+    def test_an_own_table_ends_up_of_one_kind(self) -> None:
+        own = '[mcp_servers.perplexity]\ncommand = "uvx"\nargs = ["mcp-perplexity-pro"]\n'
+        far = 'url = "https://x/mcp"\nbearer_token_env_var = "T"\n'
+        entry = tomllib.loads(merged("codex", own + far))["mcp_servers"]["perplexity"]
+        self.assertEqual(set(entry), {"command", "args"})
+
+    @unittest.skipUnless(WITH_TOMLLIB, "tables are edited from Python 3.11 on")
+    def test_what_looks_like_our_table_inside_a_text_is_no_table(self) -> None:
         inside = 'x = """\n[mcp_servers.perplexity]\ncommand = "a"\n"""\n'
         self.assertTrue(merged("codex", inside).startswith(inside))
-
-    def test_the_plain_reader_knows_its_limits(self) -> None:
-        ours = "[mcp_servers.'perplexity']\ncommand = 'x'\nargs = ['a', \"b\\n\"]\n"
-        text = self.OTHER_TABLE + ours
-        servers = pro._read_plain_toml(text)["mcp_servers"]
-        self.assertEqual(servers["perplexity"], {"command": "x", "args": ["a", "b\n"]})
-        self.assertEqual(servers["git"], {"command": "git-mcp", "args": []})
-        remote = pro._read_plain_toml('[mcp_servers.far]\nurl = "http://x"\n')["mcp_servers"]["far"]
-        self.assertIsNone(pro._launch_of(client("codex"), remote))
-        for odd in (
-            'x = """\n"""\n',
-            "x = '''a'''\n",
-            "[mcp_servers]\n",
-            "mcp_servers = {}\n",
-            "mcp_servers.a.b = 1\n",
-            "hello there\n",
-        ):
-            with self.assertRaises(ValueError):
-                pro._read_plain_toml(odd)
 
 
 class YamlFiles(Case):
     TEXT = (
         "# goose\nGOOSE_MODEL: x\nextensions:\n  developer:\n    enabled: true\n"
-        "    type: builtin\n\n  git:\n    cmd: npx\n    args:\n    - -y\n    - 'g'\n"
-        "keep: |\n  text\n"
+        "    type: builtin\n\n  git:\n    cmd: npx\n    args: [-y, mem-server]\n"
+        "    notes: |\n      a: [b\nkeep: |\n  text\n"
     )
 
-    def test_the_block_becomes_the_first_extension(self) -> None:
+    def test_the_block_becomes_the_first_extension_and_others_have_no_veto(self) -> None:
         new = merged("goose", self.TEXT)
-        block = pro._yaml_block(client("goose"), LAUNCH, "  ")
+        block = pro.client_snippet(client("goose"), LAUNCH).partition("\n")[2]
         self.assertEqual(new, self.TEXT.replace("extensions:\n", f"extensions:\n{block}\n"))
         self.assertEqual(merged("goose", new), new)
 
@@ -589,97 +641,102 @@ class YamlFiles(Case):
         self.assertIn('extensions:\r\n    perplexity:\r\n        type: "stdio"\r\n', new)
         self.assertEqual(new.count("\n"), new.count("\r\n"))
 
-    def test_the_entry_is_recognised_in_the_clients_own_hand(self) -> None:
-        text = (
-            "extensions:\n  a:\n    cmd: x\n  perplexity:\n    cmd: /opt/py/bin/python3 # mine\n"
-            "    args:\n    - /home/u/perplexity_pro_mcp.py\n    timeout: 600\n"
-        )
-        self.assertEqual(merged("goose", text), text)
-
-    def test_anything_but_the_simple_case_is_refused(self) -> None:
+    def test_what_is_written_in_another_way_is_refused(self) -> None:
         for text in (
             "extensions: {}\n",
             "extensions: {a: {cmd: x}}\n",
             '"extensions":\n  a:\n    cmd: x\n',
-            "---\nextensions:\n  a:\n    cmd: x\n",
             "{extensions: {}}\n",
-            "- a\n",
-            "extensions:\n  a:\n    cmd: x\nextensions:\n  b:\n    cmd: y\n",
-            "extensions:\n  perplexity:\n    cmd: uvx\n    args: [mcp-perplexity-pro]\n",
-            'extensions:\n  perplexity:\n    cmd: uvx\n    args: ["mcp-perplexity-pro"]\n',
+            "[]\n",
         ):
-            self.refused("goose", text, "" if "uvx" in text else "plain way")
+            self.refused("goose", text, "plain way")
         for name in ("perplexity", "'perplexity'", '"perplexity"'):
             text = f"extensions:\n  {name}:\n    cmd: uvx\n"
             self.refused("goose", text, "whose cmd and args are for you to change")
 
 
 class Differences(Case):
-    def difference(self, word: str, text: str) -> str:
-        return pro.difference(text, merged(word, text), "file")
+    WORDS = ("hunter2", "s3cr3t", "Bearer", "4711", "tok-in-comment", "plainword", "/private")
 
-    def test_values_of_others_are_never_shown(self) -> None:
-        words = ("hunter2", "s3cr3t", "Bearer", "4711", "tok-in-comment", "plainword", "/private")
+    def hides(self, word: str, text: str) -> str:
+        """The difference of an edit, which has our lines and none of these words."""
+        shown = str(planned(word, text).diff)
+        self.assertIn("+", shown)
+        for secret in self.WORDS:
+            self.assertNotIn(secret, shown)
+        return shown
+
+    def test_no_line_is_another_servers(self) -> None:
         servers = {
             "a": {"command": "npx", "args": ["--api-key", "hunter2"], "env": {"command": "s3cr3t"}},
             "b": {"url": "https://u:plainword@x/", "headers": {"type": "Bearer"}, "pin": 4711},
             "c": {"cwd": "/private", "environment": {"type": "s3cr3t"}},
+            "d": {"command": "srv --token=hunter2", "description": "password hunter2"},
         }
-        text = json.dumps({"mcpServers": servers}, indent=2)
-        text = text.replace('"cwd"', '/* tok-in-comment */ "cwd"')
-        text = text.replace('"environment"', '// tok-in-comment\n"environment"')
-        for shape in (text, "\ufeff" + text, json.dumps({"mcpServers": servers})):
-            shown = self.difference("cursor", shape)
-            self.assertIn("+", shown)
-            for word in words:
-                self.assertNotIn(word, shown)
+        for word in ("cursor", "vscode", "opencode", "zed"):
+            text = json.dumps({client(word).container: servers}, indent=2)
+            text = text.replace('"cwd"', '/* tok-in-comment */ "cwd"')
+            text = text.replace('"environment"', '// tok-in-comment\n"environment"')
+            many = json.dumps({client(word).container: {str(n): servers for n in range(200)}})
+            plain = json.dumps({client(word).container: servers})
+            for shape in (text, "\ufeff" + text, plain, many, many.replace(", ", ",\n")):
+                self.assertIn('+    "perplexity": {', self.hides(word, shape))
+
+    @unittest.skipUnless(WITH_TOMLLIB, "tables are edited from Python 3.11 on")
+    def test_neither_in_toml(self) -> None:
+        text = (
+            'a = "hunter2"\n[mcp_servers.x.env]\nTOKEN = "s3cr3t"\nnotes = """\n'
+            'the door code is hunter2\n"""\n# hunter2'
+        )
+        shown = self.hides("codex", text)
+        self.assertIn('+command = "/opt/py/bin/python3"', shown)
+        self.assertIn("+supports_parallel_tool_calls = true", shown)
+
+    def test_nor_in_yaml(self) -> None:
+        text = (
+            "extensions:\n  a:\n    envs:\n      K: hunter2\n    args:\n    - s3cr3t\n"
+            "    notes: |\n      the door code is hunter2\n- hunter2\n"
+        )
+        self.assertIn('+    cmd: "/opt/py/bin/python3"', self.hides("goose", text))
+
+    def test_of_an_older_entry_names_and_what_was_started_are_shown(self) -> None:
+        own = json.loads(OLD)
+        own["args"] += ["--token=hunter2"]
+        own.update(env={"K": "s3cr3t"}, pin=4711, notes="plainword")
+        text = json.dumps({"mcpServers": {"perplexity": own}})
+        shown = self.hides("claude-desktop", text)
+        self.assertIn('-      "command": "uvx",', shown)
+        self.assertIn('-      "args": ["mcp-perplexity-pro", "\u2026"],', shown)
+        self.assertNotIn("pplx-real", shown)
 
     def test_what_is_added_can_be_read(self) -> None:
-        shown = self.difference("cursor", '{\n  "mcpServers": {\n    "a": {}\n  }\n}\n')
+        shown = planned("cursor", '{\n  "mcpServers": {\n    "a": {}\n  }\n}\n').diff
         for line in (
-            "--- file",
-            "+++ file (new)",
-            '   "mcpServers": {',
-            '-    "a": {}',
-            '+    "a": {},',
+            "--- mcp.json",
+            "+++ mcp.json (new)",
+            '+    "perplexity": {',
             '+      "command": "/opt/py/bin/python3",',
             '+      "args": ["/home/u/perplexity_pro_mcp.py"],',
             '+        "PERPLEXITY_API_KEY": "${env:PERPLEXITY_API_KEY}"',
         ):
             self.assertIn(line, shown.splitlines())
 
-    def test_an_own_key_is_hidden_too(self) -> None:
-        text = f'{{"mcpServers": {{"perplexity": {OLD}}}}}'
-        shown = self.difference("claude-desktop", text)
-        self.assertNotIn("pplx-real", shown)
-        self.assertIn('-{"mcpServers": {"perplexity": {"command": "uvx"', shown)
-
-    def test_context_of_toml_and_yaml_ends_behind_the_name(self) -> None:
-        text = 'a = "hunter2"\n[mcp_servers.x.env]\nTOKEN = "s3cr3t"\n# hunter2'
-        shown = self.difference("codex", text)
-        self.assertIn(" TOKEN = \u2026", shown)
-        self.assertIn('+command = "/opt/py/bin/python3"', shown)
-        self.assertIn("+supports_parallel_tool_calls = true", shown)
-        yaml = "extensions:\n  a:\n    envs:\n      K: hunter2\n    args:\n    - s3cr3t\n"
-        for part in (shown, self.difference("goose", yaml)):
-            self.assertNotIn("hunter2", part)
-            self.assertNotIn("s3cr3t", part)
-
-    def test_key_shapes_are_hidden_wherever_they_stand(self) -> None:
-        key = "sk-" + "a1B2" * 8
-        shown = pro.difference("", f"command = 'x --k {key}'\nu = 'ftp://me:pw@h/'\n", "f")
-        self.assertNotIn(key, shown)
-        self.assertNotIn("me:pw", shown)
-        self.assertIn("ftp://\u2026@h/", shown)
-
     def test_what_would_steer_a_terminal_is_left_out(self) -> None:
-        shown = pro.difference("a\x1b[2J: 1\n", "b: 1\n", "file")
-        self.assertIn("-a[2J: 1", shown)
+        own = {**json.loads(OLD), "a\x1b[2J\u202e": "x"}
+        shown = planned("cursor", json.dumps({"mcpServers": {"perplexity": own}})).diff
         self.assertNotIn("\x1b", shown)
+        self.assertNotIn("\u202e", shown)
 
     def test_no_change_has_no_difference(self) -> None:
-        text = merged("cursor", None)
-        self.assertEqual(pro.difference(text, text, "f"), "")
+        self.assertEqual(planned("cursor", merged("cursor", None)).diff, "")
+
+
+class Written(NamedTuple):
+    plan: pro.ClientPlan
+    path: Path
+    new: str
+    changed: bool
+    backup: Path | None
 
 
 class Writing(Case):
@@ -690,7 +747,7 @@ class Writing(Case):
         self.home = self.base / "home"
         self.cwd = self.home / "project"
         self.cwd.mkdir(parents=True)
-        self.place = pro.Place(self.home, None, "linux", self.cwd)
+        self.place = pro.Place(self.home, {}, "linux", self.cwd)
 
     def put(self, name: str, text: str) -> Path:
         path = self.home / name
@@ -698,8 +755,11 @@ class Writing(Case):
         path.write_bytes(text.encode())
         return path
 
-    def write(self, word: str, launch: pro.Launch = LAUNCH) -> pro.WriteReport:
-        return pro.write_client(client(word), self.place, launch)
+    def write(self, word: str, launch: pro.Launch = LAUNCH) -> Written:
+        plan = pro.plan_write(client(word), self.place, launch)
+        changed = plan.new != plan.old
+        backup = pro.write_client(client(word), plan, launch) if changed else None
+        return Written(plan, plan.path, plan.new, changed, backup)
 
     def refuses(self, word: str, *parts: str) -> None:
         with self.assertRaises(pro.ToolError) as caught:
@@ -736,7 +796,7 @@ class Writing(Case):
         second = self.write("cursor")
         self.assertTrue(first.changed)
         self.assertFalse(second.changed)
-        self.assertEqual((second.diff, second.backup), ("", None))
+        self.assertEqual((second.plan.diff, second.backup), ("", None))
         self.assertEqual((path.read_bytes(), path.stat().st_mtime_ns), (written, when))
         self.assertEqual(len(list(path.parent.iterdir())), 2)
 
@@ -763,7 +823,7 @@ class Writing(Case):
     def test_planning_writes_nothing(self) -> None:
         path = self.put(".cursor/mcp.json", "{}")
         plan = pro.plan_write(client("cursor"), self.place, LAUNCH)
-        self.assertTrue(plan.changed)
+        self.assertNotEqual(plan.new, plan.old)
         self.assertIn("+", plan.diff)
         self.assertEqual(path.read_text(), "{}")
         self.assertEqual(len(list(path.parent.iterdir())), 1)
@@ -838,13 +898,7 @@ class Writing(Case):
 
     def test_the_older_server_under_another_name_is_only_mentioned(self) -> None:
         path = self.put(".cursor/mcp.json", f'\ufeff{{"mcpServers": {{"pplx": {OLD}}}}}')
-        report = self.write("cursor")
-        self.assertEqual(len(report.notes), 1)
-        self.assertIn("'pplx' starts the older mcp-perplexity-pro", report.notes[0])
-        self.assertIn(
-            '"command":"/opt/py/bin/python3","args":["/home/u/perplexity_pro_mcp.py"]',
-            report.notes[0],
-        )
+        self.assertEqual(self.write("cursor").plan.older, ["pplx"])
         servers = json.loads(path.read_text("utf-8-sig"))["mcpServers"]
         self.assertEqual(servers["pplx"], json.loads(OLD))
 
@@ -857,31 +911,34 @@ class Writing(Case):
             "codex": (".codex/config.toml", ""),
         }
         for word, (name, container) in files.items():
+            if word == "codex" and not WITH_TOMLLIB:
+                continue
             text = f'{{"{container}": {{"x": {{"y": 1}}, "perplexity": {OLD}}}}}'
             path = self.put(name, text if container else table)
             report = self.write(word)
             self.assertTrue(report.changed, word)
-            self.assertEqual(report.notes, ())
+            self.assertEqual(report.plan.older, [])
             self.assertNotIn("mcp-perplexity-pro", path.read_text())
             self.assertEqual("pplx-real" in path.read_text(), bool(container))
             self.assertFalse(self.write(word).changed, word)
 
     def test_found_clients_tell_what_their_files_start(self) -> None:
         self.put(".cursor/mcp.json", f'\ufeff{{"mcpServers": {{"p": {OLD}}}}}')
-        self.put(".codex/config.toml", pro.merged(client("codex"), None, LAUNCH))
+        self.put(".codex/config.toml", merged("codex", None))
         self.put(".claude.json", '{"mcpServers": {"perplexity": {"url": "http://x"}}}')
         self.put(".lmstudio/mcp.json", "{")
         self.put("project/.vscode/mcp.json", '{"servers": {}}')
-        self.put("project/.roo/mcp.json", pro.merged(client("roo"), None, OTHER))
-        self.put(".config/goose/config.yaml", pro.merged(client("goose"), None, LAUNCH))
+        self.put("project/.roo/mcp.json", merged("roo", None, OTHER))
+        self.put(".config/goose/config.yaml", merged("goose", None))
         found = {f.client.word: f for f in pro.found_clients(self.place)}
         self.assertEqual(
             sorted(found), ["claude-code", "codex", "cursor", "goose", "lmstudio", "roo"]
         )
-        self.assertEqual((found["codex"].entered, found["codex"].launch), (True, LAUNCH))
-        self.assertEqual((found["goose"].entered, found["goose"].launch), (True, LAUNCH))
+        codex = (True, LAUNCH) if WITH_TOMLLIB else (False, None)
+        self.assertEqual((found["codex"].entered, found["codex"].launch), codex)
+        self.assertTrue(found["goose"].entered)
         self.assertEqual((found["roo"].entered, found["roo"].launch), (True, OTHER))
-        self.assertEqual((found["cursor"].entered, found["cursor"].older), (False, ("p",)))
+        self.assertEqual((found["cursor"].entered, found["cursor"].older), (False, ["p"]))
         self.assertEqual((found["claude-code"].entered, found["claude-code"].launch), (True, None))
         self.assertIn("line 1", found["lmstudio"].problem)
 

@@ -384,7 +384,8 @@ class Indexing(EmbedTest):
         self.rows("DELETE FROM embedding_chunks")
         sql = """INSERT INTO embedding_chunks (project_id, source, ref, chunk_index, text,
             text_hash, model, dimensions, encoding, vector, created_at) VALUES
-            ((SELECT id FROM projects), 'text', 't:plain', ?, ?, ?, ?, 1024, 'int8', zeroblob(1024), '2026-10-11 10:00:00')"""
+            ((SELECT id FROM projects), 'text', 't:plain', ?, ?, ?, ?, 1024, 'int8', zeroblob(1024),
+            '2026-10-11 10:00:00')"""
         for at, chunk in enumerate(chunks):
             self.rows(sql, at, chunk, hashlib.sha256(chunk.encode()).hexdigest(), SMALL)
         found = self.index(("plain", text))

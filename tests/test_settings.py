@@ -90,8 +90,8 @@ class Defaults(unittest.TestCase):
         named = {name for v in pro.VARIABLES for name in v.name.split(", ")}
         read = {name.upper() for name in watched.seen}
         self.assertEqual(read - named, set())
-        by_openssl, by_platform = {"SSL_CERT_FILE", "SSL_CERT_DIR"}, {"HOME", "USERPROFILE"}
-        self.assertEqual(named - read, by_openssl | {"APPDATA"} | (by_platform - {HOME_NAME}))
+        elsewhere = {"HOME", "USERPROFILE", *pro.FOLDER_VARIABLES} - {HOME_NAME}
+        self.assertEqual(named - read, elsewhere)
 
     def test_blanks_and_placeholders_count_as_not_set(self) -> None:
         names = [v.name for v in pro.VARIABLES if v.name.startswith("PERPLEXITY_")]
@@ -307,8 +307,11 @@ class Folders(unittest.TestCase):
         self.assertEqual((read.data_dir, read.problems), (f"{home}/.perplexity-pro", ()))
 
     def test_the_folders_of_the_user_are_those_of_the_process(self) -> None:
-        with mock.patch.dict(os.environ, {HOME_NAME: HOME, "APPDATA": f"{HOME}/Roaming"}):
-            self.assertEqual(pro.user_folders(), (HOME, f"{HOME}/Roaming"))
+        named = {"APPDATA": f"{HOME}/Roaming", "CODEX_HOME": f"{HOME}/codex"}
+        with mock.patch.dict(os.environ, {HOME_NAME: HOME, **named, "GROK_HOME": ""}):
+            home, folders = pro.user_folders()
+        self.assertEqual((home, {name: folders.get(name) for name in named}), (HOME, named))
+        self.assertNotIn("GROK_HOME", folders)
 
     def test_without_any_home_nothing_is_raised_and_the_folder_is_refused_later(self) -> None:
         with mock.patch("os.path.expanduser", lambda text: text):

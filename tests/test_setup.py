@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -13,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from support import ROOT, pro
+from support import ROOT, WAIT_S, pro
 from test_command import Console, console
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ def machine() -> Iterator[tuple[Console, Path]]:
         home = Path(here.folder, "home")
         project = home / "project"
         project.mkdir(parents=True)
-        place = pro.Place(home, None, "linux", project)
+        place = pro.Place(home, {}, "linux", project)
         with mock.patch.object(pro, "own_place", return_value=place):
             yield here, home
 
@@ -57,7 +60,7 @@ class Setup(unittest.TestCase):
         self.assertLessEqual(max(map(len, after.splitlines())), 79)
 
     def test_every_client_gets_a_snippet_that_starts_this_very_file_and_holds_no_key(self) -> None:
-        launch = pro.own_launch()
+        launch = pro.own_launch(pro.Settings())
         self.assertTrue(Path(launch.command).is_absolute())
         with machine() as (here, home):
             for word in pro.CLIENTS:
@@ -68,7 +71,7 @@ class Setup(unittest.TestCase):
                     where = f"Into {file}:\n" if file else "To run in a shell:\n"
                     self.assertEqual(not file, word == "factory")
                     self.assertEqual((said.status, said.err), (0, where))
-                    for part in (launch.command, *launch.args):
+                    for part in (launch.command, "import perplexity_pro_mcp"):
                         self.assertIn(part, said.out)
                     self.assertNotIn(here.fake.key, said.out)
                     self.assertTrue(said.out.endswith("\n"))
@@ -113,7 +116,8 @@ class Setup(unittest.TestCase):
                 last = "Restart VS Code." if word == "vscode" else last
                 self.assertEqual(said.err.splitlines()[-1], last)
             # A key that is there already is kept, and needs nothing.
-            entry = {"command": "x", "env": {"PERPLEXITY_API_KEY": "pplx-real"}}
+            env = {"PERPLEXITY_API_KEY": "pplx-real"}
+            entry = {"command": "perplexity-pro-mcp", "env": env}
             cursor_file(home, json.dumps({"mcpServers": {"perplexity": entry}}))
             said = here.line("setup cursor --write")
         self.assertEqual(said.err.splitlines()[-1], "Restart Cursor.")
@@ -122,8 +126,8 @@ class Setup(unittest.TestCase):
         with machine() as (here, home):
             path = cursor_file(home, "{")
             reasons = {
-                "cursor": "nothing was changed, it cannot be parsed",
-                "goose": "nothing was changed, it was not found: there is no folder",
+                "cursor": "mcp.json: it cannot be parsed (line 1)",
+                "goose": "config.yaml: it was not found: there is no folder",
                 "amazon-q": "nothing was changed, it has no file that can be edited here",
             }
             for word, reason in reasons.items():
@@ -169,6 +173,24 @@ class Setup(unittest.TestCase):
         self.assertEqual(lines[::2], list(pro.links()))
         self.assertEqual([link.strip() for link in lines[1::2]], list(pro.links().values()))
         self.assertTrue(all(link.startswith("  https://") for link in lines[1::2]))
+
+
+@unittest.skipUnless(hasattr(os, "geteuid") and os.geteuid() == 0, "needs to be root")
+class AsRoot(unittest.TestCase):
+    def test_a_users_files_stay_the_users(self) -> None:
+        with machine() as (here, home):
+            path = cursor_file(home, FOREIGN)
+            for item in (home, path.parent, path):
+                os.chown(item, 4711, 4712)
+            (home / ".kiro").mkdir()
+            os.chown(home / ".kiro", 4711, 4712)
+            for word in ("cursor", "kiro"):
+                self.assertEqual(here.line(f"setup {word} --write").status, 0)
+            made = [*path.parent.iterdir(), *(home / ".kiro").rglob("*")]
+            self.assertEqual(len(made), 4)
+            for item in made:
+                owner = (item.stat().st_uid, item.stat().st_gid)
+                self.assertEqual(owner, (4711, 4712), item.name)
 
 
 class Doctor(unittest.TestCase):
@@ -260,11 +282,11 @@ class Doctor(unittest.TestCase):
             self.assertNotIn("client cursor", self.findings(here))
             here.line("setup cursor --write")
             self.assertEqual(self.findings(here)["client cursor"]["text"], "set up")
-            command = json.dumps(pro.own_launch().command)
+            command = json.dumps(pro.own_launch(pro.Settings()).command)
             path.write_text(path.read_text("utf-8").replace(command, '"/no/such"'), "utf-8")
             self.assertIn("setup cursor --write", self.bad(here)["client cursor"])
             path.write_text("{", "utf-8")
-            self.assertEqual(self.bad(here), {"client cursor": "mend or remove it"})
+            self.assertEqual(list(self.bad(here)), ["client cursor"])
 
     def test_a_key_that_was_never_filled_in_is_named_with_its_file(self) -> None:
         with machine() as (here, home):
@@ -274,6 +296,70 @@ class Doctor(unittest.TestCase):
             self.assertEqual(self.bad(here), {"client lmstudio": f"put the key into {path}"})
             path.write_text(path.read_text("utf-8").replace("YOUR_KEY", "pplx-1"), "utf-8")
             self.assertEqual(self.bad(here), {})
+
+    def test_a_large_or_odd_file_is_read_or_described_and_never_to_be_removed(self) -> None:
+        with machine() as (here, home):
+            path = home / ".claude.json"
+            filler = json.dumps({"history": ["x" * 1000] * 9000, "mcpServers": {"a": {}}})
+            path.write_text(filler, "utf-8")
+            self.assertEqual(self.bad(here), {})
+            odd = home / ".lmstudio" / "mcp.json"
+            odd.parent.mkdir()
+            odd.write_text('{"mcpServers": []}', "utf-8")
+            found = self.findings(here)["client lmstudio"]
+            self.assertEqual(found["text"], 'its "mcpServers" is not an object')
+            self.assertIn(str(odd), found["repair"])
+            self.assertNotIn("remove", found["repair"])
+
+    def test_certificates_that_cannot_be_used_are_named(self) -> None:
+        with machine() as (here, home):
+            empty = home / "empty.pem"
+            empty.write_text("no certificate\n", "utf-8")
+            cases = {
+                str(home / "missing.pem"): "SSL_CERT_FILE names a file that cannot be read",
+                str(empty): "SSL_CERT_FILE names a file without a certificate",
+            }
+            for path, text in cases.items():
+                found = self.findings(here, SSL_CERT_FILE=path)["certificates"]
+                self.assertEqual((found["ok"], found["text"]), (False, text))
+            for folder in (home / "none", home):
+                found = self.findings(here, SSL_CERT_DIR=str(folder))["certificates"]
+                self.assertIn("SSL_CERT_DIR names no folder of certificates", found["text"])
+            pem = str(ROOT / "tests" / "data" / "localhost.pem")
+            self.assertTrue(self.findings(here, SSL_CERT_FILE=pem)["certificates"]["ok"])
+
+    def test_a_folder_that_takes_no_file_is_told(self) -> None:
+        with machine() as (here, _):
+            here.line("usage")
+            opened = os.open
+
+            def refuse(path: Json, flags: int, *rest: Json) -> int:
+                if flags & os.O_CREAT and Path(path).parent == Path(here.folder, "data"):
+                    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+                return opened(path, flags, *rest)
+
+            with mock.patch.object(os, "open", refuse):
+                found = self.findings(here)["data folder"]
+        self.assertFalse(found["ok"])
+        self.assertIn("nothing can be stored", found["repair"])
+        self.assertIn(os.strerror(errno.EROFS), found["repair"])
+
+    def test_variables_that_nobody_reads_are_named(self) -> None:
+        with machine() as (here, _):
+            odd = self.bad(here, PERPLEXITY_MODLE="x")["settings"]
+            self.assertIn("PERPLEXITY_MODLE is not read by this program; did you mean", odd)
+            self.assertIn("PERPLEXITY_MODEL?", odd)
+            old = self.bad(here, PERPLEXITY_HOST="0.0.0.0", PERPLEXITY_PORT="1")["settings"]  # noqa: S104
+        for name in ("PERPLEXITY_HOST", "PERPLEXITY_PORT"):
+            self.assertIn(f"{name} is not read by this program", old)
+
+    def test_a_missing_key_is_told_once_and_nothing_is_sent(self) -> None:
+        with machine() as (here, _):
+            said = here.line("doctor", PERPLEXITY_API_KEY="")
+            self.assertEqual(here.fake.requests, [])
+        self.assertEqual(said.status, 1)
+        self.assertEqual(said.out.count("none found"), 1)
+        self.assertEqual(" ".join(said.out.split()).count("No Perplexity API key"), 1)
 
     def test_it_closes_what_it_opened_also_when_it_is_not_run_to_its_end(self) -> None:
         with machine() as (here, _), mock.patch.object(pro.Runtime, "close") as close:
@@ -321,28 +407,163 @@ class Doctor(unittest.TestCase):
         self.assertEqual((said.status, said.out), (2, ""))
 
 
-class Launching(unittest.TestCase):
-    def test_this_file_is_started_by_the_interpreter_that_runs(self) -> None:
-        launch = pro.own_launch()
-        self.assertTrue(os.access(launch.command, os.X_OK))
-        self.assertEqual(Path(launch.args[-1]), ROOT / "perplexity_pro_mcp.py")
+class Audit(unittest.TestCase):
+    def test_of_a_proxy_host_and_port_are_shown_and_no_password(self) -> None:
+        cases = {
+            "user:pass@proxy.example:3128": "https_proxy: proxy.example:3128",
+            "http://user:pass@proxy.example:3128": "https_proxy: proxy.example:3128",
+            "user:pass@proxy.example": "https_proxy: proxy.example:80",
+            "http://[pass": "https_proxy: cannot be used as an address",
+            "user:pa/ss@proxy.example": "https_proxy: cannot be used as an address",
+            "http://proxy.example:pass": "https_proxy: cannot be used as an address",
+        }
+        with console() as here:
+            for value, shown in cases.items():
+                said = here.line("audit", HTTPS_PROXY=value)
+                with self.subTest(proxy=value):
+                    self.assertEqual((said.status, said.err), (0, ""))
+                    self.assertIn(f"  {shown}\n", said.out)
+                    self.assertNotIn("pass", said.out)
 
-    def test_a_copy_in_the_cache_of_uvx_is_started_through_uvx(self) -> None:
+
+class Launching(unittest.TestCase):
+    HELLO = (
+        '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
+        '"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}\n'
+    )
+
+    def launch(self, **changed: Any) -> pro.Launch:
+        """How this program is started where sys or the module differ."""
+        with contextlib.ExitStack() as stack:
+            for name, value in changed.items():
+                owner = pro if name == "__file__" else sys
+                stack.enter_context(mock.patch.object(owner, name, value))
+            return pro.own_launch(pro.Settings())
+
+    def test_what_is_written_starts_the_server_and_runs_nothing_of_the_working_folder(self) -> None:
+        launch = self.launch()
+        self.assertTrue(os.access(launch.command, os.X_OK))
         with tempfile.TemporaryDirectory() as folder:
-            copy = str(Path(folder, "archive-v0", "x1", "site-packages", "perplexity_pro_mcp.py"))
-            with mock.patch.object(pro, "__file__", copy):
-                with mock.patch("shutil.which", side_effect=lambda name: f"bin/{name}"):
-                    launch = pro.own_launch()
-                with mock.patch("shutil.which", return_value=None), machine() as (here, _):
-                    said = here.line("setup claude-desktop")
-        self.assertEqual(launch, pro.Launch(str(Path("bin/uvx").absolute()), (pro.NAME,)))
+            for name in ("json", "datetime", "secrets", "random", "sqlite3"):
+                Path(folder, f"{name}.py").write_text("raise SystemExit(name_of_the_trap)", "utf-8")
+            done = subprocess.run(
+                [launch.command, *launch.args],
+                cwd=folder,
+                env={**os.environ, "HOME": folder, "PYTHONPATH": folder},
+                input=self.HELLO,
+                capture_output=True,
+                text=True,
+                timeout=WAIT_S,
+                check=False,
+            )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(json.loads(done.stdout)["result"]["serverInfo"]["name"], pro.NAME)
+
+    def test_a_copy_in_the_cache_of_uvx_or_pipx_is_started_through_it(self) -> None:
+        below = ("lib", "site-packages", "perplexity_pro_mcp.py")
+        cases = {
+            ("uv", "archive-v0", "x1"): ("uvx", (pro.NAME,)),
+            (".cache", "pipx", "4f2a"): ("pipx", ("run", pro.NAME)),
+            ("pipx", "venvs", "perplexity-pro-mcp"): (pro.NAME, ()),
+        }
+        for parts, (program, words) in cases.items():
+            copy = str(Path(*parts, *below).absolute())
+            with mock.patch("shutil.which", side_effect=lambda name: f"bin/{name}"):
+                launch = self.launch(__file__=copy)
+            self.assertEqual(launch, pro.Launch(str(Path("bin", program).absolute()), words))
+        copy = str(Path("archive-v0", "x1", *below).absolute())
+        with (
+            mock.patch("shutil.which", return_value=None),
+            mock.patch.object(pro, "__file__", copy),
+            machine() as (here, _),
+        ):
+            said = here.line("setup claude-desktop")
         self.assertIn('"command": "uvx"', said.out)
         self.assertTrue(said.err.startswith("uvx is not on the PATH; put its absolute"), said.err)
 
+    def test_an_interpreter_in_a_cache_gives_way_to_the_one_below_it(self) -> None:
+        cached = str(Path("/c/uv/environments-v2/pro-1f/bin/python"))
+        launch = self.launch(executable=cached, _base_executable="/opt/py/bin/python3.13")
+        self.assertEqual(launch.command, "/opt/py/bin/python3.13")
+        self.assertEqual(self.launch(executable="/home/u/venv/bin/python").command[:7], "/home/u")
+
+    def test_an_installed_copy_without_its_script_is_started_as_a_module(self) -> None:
+        own = str(Path("/v/lib/site-packages/perplexity_pro_mcp.py"))
+        with mock.patch("shutil.which", return_value=None):
+            launch = self.launch(__file__=own, executable="/v/bin/python")
+        self.assertEqual(launch, pro.Launch("/v/bin/python", ("-I", "-m", "perplexity_pro_mcp")))
+
     def test_a_clone_below_a_folder_named_like_a_tool_is_started_as_it_is(self) -> None:
         clone = str(Path("/src/uv/perplexity_pro_mcp.py"))
-        with mock.patch.object(pro, "__file__", clone):
-            self.assertEqual(pro.own_launch().args, (str(Path(clone).resolve()),))
+        self.assertIn(repr(str(Path(clone).resolve().parent)), self.launch(__file__=clone).args[-1])
+
+
+class Elsewhere(unittest.TestCase):
+    """Clients whose folder is not the usual one."""
+
+    def written(self, word: str, home: Path, folders: dict[str, Path], platform: str) -> Path:
+        place = pro.Place(home, folders, platform, home / "project")
+        plan = pro.plan_write(pro.CLIENTS[word], place, pro.Launch("x", ("y",)))
+        pro.write_client(pro.CLIENTS[word], plan, pro.Launch("x", ("y",)))
+        found = [one.path for one in pro.found_clients(place) if one.client.word == word]
+        self.assertIn(plan.path, found)
+        return Path(plan.path)
+
+    def test_a_clients_own_variable_for_its_folder_is_followed(self) -> None:
+        moved = {
+            "codex": ("CODEX_HOME", "config.toml"),
+            "grok": ("GROK_HOME", "config.toml"),
+            "copilot-cli": ("COPILOT_HOME", "mcp-config.json"),
+            "cline": ("CLINE_DIR", "data/settings/cline_mcp_settings.json"),
+            "gemini": ("GEMINI_CLI_HOME", ".gemini/settings.json"),
+            "zed": ("XDG_CONFIG_HOME", "zed/settings.json"),
+            "amp": ("XDG_CONFIG_HOME", "amp/settings.json"),
+            "opencode": ("XDG_CONFIG_HOME", "opencode/opencode.json"),
+            "claude-desktop": ("XDG_CONFIG_HOME", "Claude/claude_desktop_config.json"),
+            "vscode": ("XDG_CONFIG_HOME", "Code/User/mcp.json"),
+        }
+        for word, (variable, way) in moved.items():
+            for inside in (True, False):
+                with self.subTest(client=word), tempfile.TemporaryDirectory() as folder:
+                    base = Path(folder).resolve()
+                    home = base / "home"
+                    there = (home if inside else base) / "moved"
+                    (there / way).parent.mkdir(parents=True)
+                    home.mkdir(exist_ok=True)
+                    path = self.written(word, home, {variable: there}, "linux")
+                    self.assertEqual(path, there / way)
+
+    def test_a_variable_of_this_process_is_the_one_that_counts(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder).resolve() / "codex").mkdir()
+            environ = {"HOME": folder, "USERPROFILE": folder, "CODEX_HOME": f"{folder}/codex"}
+            with mock.patch.dict(os.environ, environ), console() as here:
+                said = here.line("setup codex --write")
+            self.assertEqual(said.status, 0, said.err)
+            self.assertTrue(Path(folder, "codex", "config.toml").exists())
+
+    def test_a_file_with_comments_beside_the_usual_one_is_the_one_that_is_edited(self) -> None:
+        for word, name in (("opencode", "opencode"), ("amp", "settings")):
+            with tempfile.TemporaryDirectory() as folder:
+                home = Path(folder).resolve()
+                path = home / ".config" / word / f"{name}.jsonc"
+                path.parent.mkdir(parents=True)
+                path.write_text("{\n  // mine\n}\n", "utf-8")
+                self.assertEqual(self.written(word, home, {}, "linux"), path)
+                names = {item.name for item in path.parent.iterdir()}
+                self.assertEqual(names, {path.name, f"{path.name}.bak"})
+
+    def test_the_packaged_desktop_client_of_windows_has_a_folder_of_its_own(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            home = Path(folder).resolve()
+            roaming = home / "AppData/Roaming/Claude"
+            package = home / "AppData/Local/Packages/Claude_x1/LocalCache/Roaming/Claude"
+            roaming.mkdir(parents=True)
+            path = self.written("claude-desktop", home, {}, "win32")
+            self.assertEqual(path.parent, roaming)
+            package.mkdir(parents=True)
+            path = self.written("claude-desktop", home, {}, "win32")
+            self.assertEqual(path.parent, package)
 
 
 if __name__ == "__main__":
