@@ -214,12 +214,19 @@ def golden_pairs(cases: list[Json], make: Callable[[Json], Json]) -> str:
     return "\n".join(lines)
 
 
+def given(tool: str, **arguments: Json) -> Any:
+    """The arguments of a call as its tool gets them."""
+    usual = {"ask": {"query": "q"}, "search": {"query": "q"}}[tool]
+    return pro.read_arguments(pro.TOOLS[f"perplexity_{tool}"], {**usual, **arguments})
+
+
 class Refusals(unittest.TestCase):
-    def assert_refused(self, words: str, work: Callable[..., Any], *values: Json) -> None:
-        with self.assertRaises(pro.ToolError, msg=repr(values)[:100]) as caught:
-            work(*values)
+    def assert_refused(self, words: str, tool: str = "ask", **arguments: Json) -> None:
+        with self.assertRaises(pro.ToolError, msg=repr(arguments)[:100]) as caught:
+            given(tool, **arguments)
         self.assertEqual(caught.exception.kind, "invalid_request")
         self.assertRegex(caught.exception.message, words)
+        self.assertRegex(caught.exception.message, r"[^.]\.\Z")
 
 
 class Filters(Refusals):
@@ -241,30 +248,28 @@ class Filters(Refusals):
             "-Reddit.com/r/python/": "-reddit.com/r/python",
             "_dmarc.a-b.co.uk": "_dmarc.a-b.co.uk",
         }.items():
-            self.assertEqual(pro.checked_domains([entry]), [domain])
+            self.assertEqual(given("ask", domains=[entry]).domains, [domain])
 
     def test_what_is_no_domain_is_refused_by_name(self) -> None:
         for entry in (
-            *("", " ", "-", "--reddit.com", "-..reddit.com", "a..b", "**.a.com", "*a.com"),
+            *("-", "--reddit.com", "-..reddit.com", "a..b", "**.a.com", "*a.com"),
             *("a.com/x y", "a.com?x", "a.com:80", "user@a.com", "a b.com", "/x", "a.com/\u202e"),
             *("a.com\nb.com", "ftp://a.com", "-a.com-", "a.-b.com", "a.com\x00"),
-            *("a" * 254, "\u00fc" * 64 + ".com", "\u00fc" * 5_000_000, "\ud83d.com", "[::1]"),
+            *("a" * 254, "\u00fc" * 64 + ".com", "\u00fc" * 5_000_000, "[::1]"),
         ):
-            self.assert_refused(r"\Adomains: .* is not a domain", pro.checked_domains, [entry])
-        self.assert_refused("entry of its own", pro.checked_domains, ["a.com,b.com"])
+            self.assert_refused(r"\Adomains: .* is not a domain", domains=[entry])
+        self.assert_refused("domains: give each domain as an entry", domains=["a.com,b.com"])
 
     def test_domains_are_all_allowed_or_all_denied_and_at_most_twenty(self) -> None:
         for mixed in (["a.com", "-b.com"], ["-a.com", "a.com"]):
-            self.assert_refused(r"\Adomains: .* cannot be mixed", pro.checked_domains, mixed)
+            self.assert_refused(r"\Adomains: .* cannot be mixed", domains=mixed)
         twenty = [f"a{number}.com" for number in range(20)]
-        self.assertEqual(pro.checked_domains(twenty), twenty)
-        self.assert_refused(r"\Adomains: .*20 entries, not 21", pro.checked_domains, [*twenty, "b"])
+        self.assertEqual(given("ask", domains=twenty).domains, twenty)
+        self.assert_refused(r"\Adomains: .*20 entries, not 21", domains=[*twenty, "b"])
 
     def test_each_domain_is_sent_once_and_an_empty_list_not_at_all(self) -> None:
-        domains = pro.checked_domains(["a.com", "A.com", "b.com", "a.com."])
+        domains = given("ask", domains=["a.com", "A.com", "b.com", "a.com."]).domains
         self.assertEqual(domains, ["a.com", "b.com"])
-        self.assertIsNone(pro.checked_domains([]))
-        self.assertIsNone(pro.checked_domains(None))
 
     def test_dates_are_turned_round(self) -> None:
         for text, wire in {
@@ -272,34 +277,33 @@ class Filters(Refusals):
             "2024-02-29": "02/29/2024",
             "0001-12-31": "12/31/0001",
         }.items():
-            self.assertEqual(pro.wire_date("after", text), wire)
-        self.assertIsNone(pro.wire_date("after", None))
+            body = pro.search_body(given("search", after=text))
+            self.assertEqual(body["search_after_date_filter"], wire)
 
     def test_dates_in_other_forms_or_of_no_calendar_are_refused_by_name(self) -> None:
         for text in (
             *("2026-02-30", "2025-02-29", "2026-13-01", "2026-00-10", "0000-01-01"),
             *("02/01/2026", "2026-1-5", "20260105", "2026-W01-1", "2026-01-05T00:00:00"),
-            *(" 2026-01-05", "2026-01-05\n", "", "today", "\u0662026-01-05", "x" * 10_000),
+            *(" 2026-01-05", "2026-01-05\n", "today", "\u0662026-01-05", "x" * 10_000),
         ):
-            self.assert_refused(r"\Abefore: must be a date .* not ", pro.wire_date, "before", text)
+            for tool, name in (("ask", "before"), ("search", "updated_after")):
+                self.assert_refused(rf"\A{name}: must be a date .* not ", tool, **{name: text})
 
     def test_spans_run_forwards(self) -> None:
-        names = ("after", "before")
-        pro.checked_span(names, "2026-01-05", "2026-01-05")
-        pro.checked_span(names, None, None)
-        pro.checked_span(names, "2026-01-05", None)
-        for before, words in (
-            ("2026-01-05", r"\Aafter: must not be later than before"),
-            ("x", r"\Abefore: must be a date"),
-        ):
-            self.assert_refused(words, pro.checked_span, names, "2026-01-06", before)
+        with desk() as owner:
+            for first, last in (("after", "before"), ("updated_after", "updated_before")):
+                span = {first: "2026-01-05", last: "2026-01-05"}
+                owner.ok("search", query="q", **span)
+                said = owner.refused("search", query="q", **{**span, first: "2026-01-06"})
+                self.assertIn(f"{first}: must not be later than {last}.", said)
+            said = owner.refused("usage", since="2026-01-06", until="2026-01-05")
+            self.assertIn("since: must not be later than until.", said)
 
     def test_countries_have_two_letters(self) -> None:
         for text in ("us", "US", "Us"):
-            self.assertEqual(pro.checked_country(text), "US")
-        self.assertIsNone(pro.checked_country(None))
-        for text in ("", "u", "usa", "U1", "u s", "US\n", "\u00fcs"):
-            self.assert_refused(r"\Acountry: .*such as US", pro.checked_country, text)
+            self.assertEqual(given("ask", country=text).country, "US")
+        for text in ("u", "usa", "U1", "u s", "US\n", "\u00fcs"):
+            self.assert_refused(r"\Acountry: .*such as US", country=text)
 
     def test_what_cannot_be_sent_is_refused_by_name_and_nothing_is_sent(self) -> None:
         dates = ("after", "before", "updated_after", "updated_before")
@@ -390,18 +394,25 @@ class Bodies(Refusals):
         )
 
     def test_schemas_that_the_api_answers_with_a_riddle_are_refused(self) -> None:
-        self.assertIsNone(pro.checked_schema(None))
-        self.assertEqual(pro.checked_schema(SCHEMA), SCHEMA)
         local = {"type": "object", "$defs": {"a": {}}, "properties": {"a": {"$ref": "#/$defs/a"}}}
-        self.assertEqual(pro.checked_schema(local), local)
+        named = {"type": "object", "properties": {"type": {"type": "string", "enum": ["strng"]}}}
+        words = {"type": "object", "description": '"$ref":"http://x"', "default": {"type": "x"}}
+        either = {"type": "object", "properties": {"a": {"type": ["string", "null"]}}}
+        for schema in (SCHEMA, local, named, words, either):
+            self.assertEqual(given("ask", json_schema=schema).json_schema, schema)
         for schema in each({}, {"type": "array"}, {"type": ["object"]}, {"properties": {}}):
-            self.assert_refused(r'\Ajson_schema: .*"type": "object"', pro.checked_schema, schema)
+            self.assert_refused(r'\Ajson_schema: .*"type": "object"', json_schema=schema)
         foreign = {"type": "object", "properties": {"a": {"$ref": "https://example.org/s.json"}}}
-        self.assert_refused(r"\Ajson_schema: .*\$ref", pro.checked_schema, foreign)
-        words = {"type": "object", "description": '"$ref":"http://x"'}
-        self.assertEqual(pro.checked_schema(words), words)
+        self.assert_refused(r"\Ajson_schema: .*\$ref", json_schema=foreign)
+        for inner in (
+            {"a": {"type": "strng"}},
+            {"a": {"type": "array", "items": {"type": ["strng", "null"]}}},
+            {"a": {"anyOf": [{"type": "string"}, {"type": "strng"}]}},
+        ):
+            schema = {"type": "object", "properties": inner}
+            self.assert_refused("json_schema: .*no type 'strng'", json_schema=schema)
         large = {"type": "object", "description": "x" * 20_000}
-        self.assert_refused(r"\Ajson_schema: .*20000 characters", pro.checked_schema, large)
+        self.assert_refused(r"\Ajson_schema: .*20000 characters", json_schema=large)
 
 
 class Runs(unittest.TestCase):
