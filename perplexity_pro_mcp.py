@@ -126,7 +126,9 @@ PREFIX = "perplexity_"
 DEFAULT_BASE_URL = "https://api.perplexity.ai"
 KEY_VARIABLE = "PERPLEXITY_API_KEY"
 KEY_FILE_VARIABLE = "PERPLEXITY_API_KEY_FILE"
+STORED_KEY = "api-key"  # in the data folder, for its owner alone
 USER_AGENT = f"{NAME}/{__version__}"
+KEYS_PAGE = "https://console.perplexity.ai"
 HOMEPAGE = "https://github.com/perplexity-pro-mcp/perplexity-pro-mcp"
 
 # Paths of the API.
@@ -332,13 +334,21 @@ NANO = 1_000_000_000
 class ToolError(Exception):
     """A failed call: `kind` for programs, the sentence for the model that must act on it.
 
-    `sent` says that the request may have reached Perplexity, so that it may have been billed.
+    `todo` is what a client does about it, which in a shell is something else. `sent` says that the
+    request may have reached Perplexity, so that it may have been billed.
     """
 
     def __init__(
-        self, kind: Kind, message: str, *, status: int | None = None, sent: bool = False
+        self,
+        kind: Kind,
+        message: str,
+        *,
+        todo: str = "",
+        status: int | None = None,
+        sent: bool = False,
     ) -> None:
         super().__init__(message)
+        self.todo = todo
         self.kind: Kind = kind
         self.message = message
         self.status = status
@@ -523,6 +533,12 @@ def scrubbed(
     return top[0]
 
 
+def text_of_bytes(raw: bytes) -> str:
+    """UTF-8, or UTF-16 where a mark at the beginning says so; ValueError for everything else."""
+    is_utf_16 = raw[:2] in {b"\xff\xfe", b"\xfe\xff"}
+    return raw.decode("utf-16" if is_utf_16 else "utf-8-sig")
+
+
 def flaw_in(value: Json) -> str:
     """Why JSON cannot be sent and stored as it is, as the end of a sentence; empty for nothing.
 
@@ -591,7 +607,9 @@ class Settings(NamedTuple):
     tiers: tuple[tuple[str, str], ...] = ()
     wait_s: float = DEFAULT_WAIT_S
     observe: bool = True
-    colour: bool = True  # for terminals only
+    colour: bool = True  # for terminals only, like the next two
+    dumb: bool = False  # a terminal whose lines cannot be written over
+    shows_links: bool = False  # a terminal known to do that
     max_result_chars: int = MAX_RESULT_CHARS
     vector_cache_mb: int = VECTOR_CACHE_MB
     proxies: tuple[tuple[str, str], ...] = ()
@@ -698,6 +716,11 @@ VARIABLES = (
     Variable("HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY", "none", "Proxies, in either case"),
     Variable("SSL_CERT_FILE, SSL_CERT_DIR", "the system's", "Certificates to trust"),
     Variable("NO_COLOR, TERM", "none", "Command line without colour: set, or TERM=dumb"),
+    Variable(
+        "TERM_PROGRAM, VTE_VERSION, WT_SESSION, KITTY_WINDOW_ID",
+        "the terminal's",
+        "Any of them: titles of sources become links",
+    ),
     Variable("HOME, USERPROFILE", "the system's", "Where data and clients' files are"),
     Variable(", ".join(FOLDER_VARIABLES), "the clients' own", "Where some clients' files are"),
 )
@@ -895,6 +918,10 @@ def _proxies_of(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
+# Set by terminals that open links; others would show the text without its address.
+_LINKING = frozenset({"TERM_PROGRAM", "VTE_VERSION", "WT_SESSION", "KITTY_WINDOW_ID"})
+
+
 def read_settings(environ: Mapping[str, str]) -> Settings:
     """All settings; refuses nothing, but notes what cannot be used."""
     problems: list[str] = []
@@ -919,6 +946,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         tiers=routing.tiers,
         observe=_word_in(environ, "PERPLEXITY_OBSERVE", switches, problems) in switches[::2],
         colour=not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
+        dumb=environ.get("TERM") == "dumb",
+        shows_links=bool(_LINKING.intersection(environ)) and environ.get("TERM") != "dumb",
         proxies=_proxies_of(environ),
         certificates=tuple(
             (name, environ[name]) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if environ.get(name)
@@ -1397,7 +1426,8 @@ def _within(field: Field, value: Json, warn: Callable[[str], object]) -> Json:
     return used
 
 
-def _read_argument(field: Field, value: Json) -> Json:
+def read_argument(field: Field, value: Json) -> Json:
+    """The value of one argument; a ToolError names it and what it accepts."""
     found = _READERS[field.shape.kind](field, value)
     if flaw := flaw_in(found):
         raise invalid(field.name, f"{flaw}.")
@@ -1429,7 +1459,7 @@ def read_arguments(
         field, found = fields[name], _given(fields[name], value)
         if found is not None:
             found = _within(field, found, warn) if field.arg.waits else found
-            values[name] = _read_argument(field, found)
+            values[name] = read_argument(field, found)
     for field in fields.values():
         if field.required and field.name not in values:
             raise _lacking(declared, field)
@@ -1549,13 +1579,13 @@ def _lock_taken(descriptor: int) -> bool:
     return True
 
 
-def read_text(path: Path, limit_bytes: int, encoding: str = "utf-8-sig") -> str:
+def read_text(path: Path, limit_bytes: int, encoding: str | None = None) -> str:
     """A file's text; OSError or ValueError where it is none, or is too large."""
     with path.open("rb") as reader:
         raw = reader.read(limit_bytes + 1)
     if len(raw) > limit_bytes:
         raise ValueError(f"is larger than {limit_bytes} bytes")
-    return raw.decode(encoding)
+    return raw.decode(encoding) if encoding else text_of_bytes(raw)
 
 
 def _owned_like(path: Path, model: Path) -> None:
@@ -1583,49 +1613,68 @@ def replace_file(path: Path, text: str | bytes) -> None:
         raise
 
 
-def _key_in_file(name: str) -> tuple[str | None, str]:
+def _key_in_file(name: str, shown: str) -> tuple[str | None, str]:
     """The key in an owner-only file, or why there is none."""
     from pathlib import Path
 
     path = Path(name)
     try:
         if not path.is_file():
-            return None, f"{KEY_FILE_VARIABLE} names no regular file"
+            return None, f"{shown} is no regular file"
         if os.name != "nt" and _mode_of(path) & 0o077:
-            return None, f"the file in {KEY_FILE_VARIABLE} can be read by others (chmod 600 it)"
+            return None, f"{shown} can be read by others (chmod 600 it)"
         text = read_text(path, 4096)
     except (OSError, ValueError):
-        return None, f"the file in {KEY_FILE_VARIABLE} cannot be read"
+        return None, f"{shown} cannot be read"
     key, flaw = read_key(text)
-    return key, f"the file in {KEY_FILE_VARIABLE} {flaw}"
+    return key, f"{shown} {flaw}"
 
 
 class FoundKey(NamedTuple):
-    """The key and where it was found, or the sentence that says where one was looked for."""
+    """The key and where it was found, or why there is none and what a client's user does then."""
 
     key: str | None
     place: str
     problem: str = ""
+    todo: str = ""
 
 
 def find_key(settings: Settings) -> FoundKey:
-    """The key from its variable, else from its file."""
+    """The key from its variable, else from its file, else as it was stored by this program."""
     if settings.key:
         return FoundKey(settings.key, KEY_VARIABLE)
     reasons = [settings.key_problem or f"{KEY_VARIABLE} is not set"]
-    if settings.key_file:
-        key, problem = _key_in_file(settings.key_file)
-        if key:
-            return FoundKey(key, KEY_FILE_VARIABLE)
-        reasons.append(problem)
-    else:
+    stored = f"{settings.data_dir}/{STORED_KEY}"
+    places = {settings.key_file: f"the file in {KEY_FILE_VARIABLE}", stored: stored}
+    for name, shown in places.items():
+        if name and (name != stored or os.path.lexists(name)):
+            key, problem = _key_in_file(name, shown)
+            if key:
+                return FoundKey(key, KEY_FILE_VARIABLE if name != stored else stored)
+            reasons.append(problem)
+    if not settings.key_file:
         reasons.append(f"{KEY_FILE_VARIABLE} is not set")
-    problem = (
-        f"No Perplexity API key: {', and '.join(reasons)}. Put the key into the env block of this "
-        f"server in the client's configuration as {KEY_VARIABLE}, or its file's path as "
-        f"{KEY_FILE_VARIABLE}, and restart the client."
+    todo = (
+        f"Put the key into the env block of this server in the client's configuration as "
+        f"{KEY_VARIABLE}, or its file's path as {KEY_FILE_VARIABLE}, and restart the client."
     )
-    return FoundKey(None, "", problem)
+    return FoundKey(None, "", f"No Perplexity API key: {', and '.join(reasons)}.", todo)
+
+
+def store_key(settings: Settings, key: str) -> Path:
+    """Store the key in the data folder, for its owner alone; returns where."""
+    path = data_folder(settings) / STORED_KEY
+    path.unlink(missing_ok=True)  # the mode of an older file would be kept
+    replace_file(path, key + "\n")
+    return path
+
+
+def clear_key(settings: Settings) -> bool:
+    """Remove the stored key; whether there was one."""
+    path = data_folder(settings) / STORED_KEY
+    there = path.exists()
+    path.unlink(missing_ok=True)
+    return there
 
 
 # ---- files of other programs
@@ -6011,6 +6060,7 @@ class Call:
         self.ask_user: Callable[[str, int | None], bool | None] | None = None
         self.user_said: bool | None = None
         self.agreed = False  # the arguments say that the user agrees
+        self.rehearses = False  # nothing that costs is sent: Rehearsed says what would be
         self._waits: list[threading.Event] = []
         self._progress = progress
 
@@ -6056,7 +6106,7 @@ class Call:
             todo = "The user was asked and did not agree: leave it."
         elif self.ask_user is not None:
             todo = f"The user could not be asked. {todo}"
-        return ToolError("confirmation_required", f"{what} {todo}")
+        return ToolError("confirmation_required", what, todo=todo)
 
     def key(self) -> str:
         """The API key; ToolError where there is none, or where settings forbid any request."""
@@ -6065,10 +6115,10 @@ class Call:
                 "Mend it where the variable is set (for a server, the client's configuration) and "
                 'start again; perplexity_help {"action":"topic","name":"settings"} lists them.'
             )
-            raise ToolError("invalid_request", f"{' '.join(self.settings.problems)} {mend}")
+            raise ToolError("invalid_request", " ".join(self.settings.problems), todo=mend)
         found = find_key(self.settings)
         if found.key is None:
-            raise ToolError("authentication", found.problem)
+            raise ToolError("authentication", found.problem, todo=found.todo)
         return found.key
 
     def wait_event(self) -> threading.Event:
@@ -6521,6 +6571,8 @@ def paid_post(
     A flight whose `reading` is None was handed off: the time ran out, and the answer will be
     found under its `job_id`.
     """
+    if call.rehearses:
+        raise Rehearsed(errand)
     key = call.key()
     errand = priced(call, errand, project)
     confirm_cost(call, errand)
@@ -6576,6 +6628,10 @@ def _start_paid(call: Call, flight: PaidRequest, key: str) -> None:
         raise
 
 
+class Rehearsed(BaseException):
+    """The end of a rehearsal; holds the request that would have been paid for."""
+
+
 class Outcome(NamedTuple):
     """A call's end: both forms of its result; `kind` is set for a failure."""
 
@@ -6583,6 +6639,7 @@ class Outcome(NamedTuple):
     text: str
     kind: Kind | None = None
     detail: str = ""  # for the log: never holds anything a user or page wrote
+    bare: str = ""  # what failed, without the advice that is for clients
 
 
 def help_hint(declared: Tool) -> str:
@@ -6595,12 +6652,12 @@ def help_hint(declared: Tool) -> str:
 
 def failure(declared: Tool, error: ToolError) -> Outcome:
     """A failed call in all the forms in which a client may look for the category."""
-    message = error.message
-    if error.kind == "invalid_request" and "perplexity_help" not in message:
-        message = f"{message} {help_hint(declared)}"
-    return Outcome(
-        {"category": error.kind, "message": message}, f"[{error.kind}] {message}", error.kind
-    )
+    todo = error.todo
+    if error.kind == "invalid_request" and not todo:
+        todo = help_hint(declared)
+    message = f"{error.message} {todo}".strip()
+    structured: dict[str, Json] = {"category": error.kind, "message": message}
+    return Outcome(structured, f"[{error.kind}] {message}", error.kind, bare=error.message)
 
 
 def run_tool(call: Call, raw: Mapping[str, Json]) -> Outcome:
@@ -6907,6 +6964,8 @@ def paid_posts(
     end. A flight that failed has its `error`; one with neither `error` nor `reading` was handed
     off, as by paid_post. None of them ends the others.
     """
+    if call.rehearses:
+        raise Rehearsed(errands[0])
     known = [errand.estimate_nano for errand in errands]
     total = sum(cost or 0 for cost in known) if None not in known else None
     confirm_cost(call, errands[0]._replace(estimate_nano=total))
@@ -9001,7 +9060,9 @@ def do_search(call: Call, args: SearchArgs) -> SearchResult:
 class DecideArgs(NamedTuple):
     """Arguments of perplexity_decide."""
 
-    state: Annotated[Json, Arg('What to judge: text, object or list; "" with images alone')]
+    state: Annotated[
+        Json, Arg('What to judge: text, object or list; "" with images alone', positional=True)
+    ]
     questions: Annotated[
         dict[str, Json],
         Arg(
@@ -12845,17 +12906,17 @@ def links(package: str = NAME) -> dict[str, str]:
 
 
 # ==== 18. Command line ============================================================================
-# The same tools for a person or a script: flags out of the declarations, calls through chapter 11,
-# data on standard output, everything else on standard error. Touches the arguments, the terminal
-# and standard input; files through chapter 5 only. Relies on every chapter before.
+# The same tools for a person or a script: flags out of the declarations, calls through chapter 11.
+# Standard output holds the answer, standard error everything else; standard input is read only
+# where a question is missing or `-` stands for it. Touches the arguments, the terminal, signals and
+# standard input; files through chapter 5 only. Relies on every chapter before.
 
 PROGRAM = "perplexity-pro"
 TICK_S = 0.2
 STREAM_TICK_S = 0.05
-STDIN_NOTICE_S = 2.0  # of silence on a pipe before a word about it
-STDIN_SILENCE_S = 60.0  # of silence on a pipe before it counts as forgotten
-COLUMNS = 80
-BAR_CHARS = 26
+COLUMNS, MOST_COLUMNS = 80, 100  # of a page of help, of an answer
+BAR_CHARS = 20
+MAX_FILLED_DAYS = 366
 
 STATUSES = (
     (0, "done; also when a reader such as head closes the pipe early"),
@@ -12865,9 +12926,10 @@ STATUSES = (
     (4, "budget_exceeded: a spend cap would be passed"),
     (5, "still running; standard error names the job and how to read it"),
     (6, "Perplexity or the network failed"),
-    (130, "Ctrl-C"),
+    (7, "decide --threshold: an answer is less likely than that"),
+    (130, "Ctrl-C; 129 and 143 after the signals HUP and TERM"),
 )
-STILL_RUNNING, INTERRUPTED = 5, 130
+STILL_RUNNING, UNLIKELY, INTERRUPTED = 5, 7, 130
 _UPSTREAM = ("upstream_failure", "network_timeout", "rate_limited", "unexpected_response")
 _STATUS_OF = {"authentication": 3, "budget_exceeded": 4, **dict.fromkeys(_UPSTREAM, 6)}
 
@@ -12884,90 +12946,99 @@ class CannotWrite(Exception):  # noqa: N818 - the end of the output, not always 
         self.quiet = quiet
 
 
+class Stopped(KeyboardInterrupt):
+    """A signal other than Ctrl-C; ends the process the same way, with a status of its own."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 class ParsedCommand(NamedTuple):
-    """What a command line asks for: a tool, its arguments, and the options that were given."""
+    """What a command line asks for: a tool, its arguments, options, and the flags as typed."""
 
     declared: Tool
     arguments: dict[str, Json]
     options: dict[str, Json]
+    typed: dict[str, str]
 
 
 # ---- The terminal
-
-_PAINT = (  # bold headings, yellow warnings, a dim line of usage
-    (re.compile(r"^(#{1,6} .*|Sources:|Which tool:|Examples:|Arguments:|Errors:)$", re.M), "1"),
-    (re.compile(r"^(Warning: .*)$", re.MULTILINE), "33"),
-    (re.compile(r"^(.*Usage: .*)$", re.MULTILINE), "2"),
-)
 
 
 class Screen:
     """The two output streams, and the one line that moves while somebody waits."""
 
-    def __init__(
-        self,
-        out: TextIO | None,
-        err: TextIO | None,
-        *,
-        colour: bool = True,
-        key: str | None = None,
-    ) -> None:
-        self._out, self._err, self._key = out, err, key
-        self._status = ""
-        self.terminal, self.watched = _is_terminal(out), _is_terminal(err)
-        self._colour = colour and self.terminal
-        for stream in (out, err):
-            # What a terminal cannot show is escaped rather than refused.
-            if stream is not None and hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="backslashreplace")
+    def __init__(self, out: TextIO | None, err: TextIO | None, settings: Settings) -> None:
+        import io
+        import shutil
 
-    def data(self, text: str, *, paint: bool = False) -> None:
-        """Write to standard output, whole or CannotWrite; a terminal gets no hidden characters."""
+        self._out, self._err, self._key = out, err, settings.key or ""
+        self._moving = ""  # the line that moves, as it stands
+        self.terminal, self.watched = _is_terminal(out), _is_terminal(err)
+        self.styled = self.terminal and settings.colour
+        self.links = settings.shows_links
+        self._paints = self.watched and settings.colour
+        self._moves = self.watched and not settings.dumb
+        self.columns = shutil.get_terminal_size().columns
+        self.width = max(20, min(MOST_COLUMNS, self.columns))
+        for stream in (out, err):
+            if isinstance(stream, io.TextIOWrapper):
+                # What a terminal cannot show is escaped rather than refused; a pipe gets UTF-8. A
+                # parent that never waits itself may hand on a pipe that does not wait either.
+                stream.reconfigure(errors="backslashreplace")
+                if not _is_terminal(stream):
+                    stream.reconfigure(encoding="utf-8", newline="\n")
+                with contextlib.suppress(OSError, ValueError, AttributeError):
+                    os.set_blocking(stream.fileno(), True)
+
+    def data(self, text: str) -> None:
+        """Write to standard output; a terminal gets no hidden characters."""
+        self.show(without_hidden(text) if self.terminal else text)
+
+    def show(self, text: str) -> None:
+        """Write to standard output as it is, whole or CannotWrite."""
         self.status("")
-        text = self.clean(without_hidden(text) if self.terminal else text)
-        for pattern, code in _PAINT if paint and self._colour else ():
-            text = pattern.sub(f"\x1b[{code}m\\1\x1b[0m", text)
         try:
-            self._write(text)
+            if self._out is None:
+                raise ValueError
+            self._out.write(self.clean(text))
+            self._out.flush()
         except (OSError, ValueError) as error:
             number = getattr(error, "errno", None)
             gone = isinstance(error, BrokenPipeError) or (os.name == "nt" and number == 22)
-            reason = _why(error, "it is closed")
-            raise CannotWrite(f"standard output: {reason}", quiet=gone) from None
+            raise CannotWrite(
+                f"standard output: {_why(error, 'it is closed')}", quiet=gone
+            ) from None
 
     def clean(self, text: str) -> str:
         """The text without the key, which somebody may have typed, whole or cut by a refusal."""
-        text, key = redacted(text, self._key), self._key or ""
-        head = re.escape(key[:MIN_SECRET_CHARS])
-        is_secret = len(key) >= MIN_SECRET_CHARS
-        return re.sub(rf"{head}\S*?\u2026", f"{REDACTED}\u2026", text) if is_secret else text
+        text = redacted(text, self._key)
+        if len(self._key) < MIN_SECRET_CHARS:
+            return text
+        head = re.escape(self._key[:MIN_SECRET_CHARS])
+        return re.sub(rf"{head}\S*?\u2026", f"{REDACTED}\u2026", text)
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, style: str = "") -> None:
         """Write a line to standard error; it is lost where nobody can read it."""
         self.status("")
-        self._say(f"{self.clean(without_hidden(text))}\n")
+        text = self.clean(without_hidden(text))
+        self._say((styled(text, style) if style and self._paints else text) + "\n")
 
     def refuse(self, text: str) -> None:
         """Note what went wrong, wrapped on a terminal; only the first line, others may be code."""
-        from textwrap import fill
-
         sentence, mark, rest = self.clean(text).partition("\n")
-        if self.watched:
-            sentence = fill(
-                without_hidden(sentence), _columns(), break_long_words=False, break_on_hyphens=False
-            )
-        self.note(sentence + mark + rest)
+        lines = wrapped(without_hidden(sentence), self.width - 1) if self.watched else [sentence]
+        self.note("\n".join(lines) + mark + rest)
 
     def status(self, text: str) -> None:
         """Show a line over the last one; only where a terminal is there to see it move."""
-        if not self.watched:
+        line = clipped(text, self.width - 1)
+        if not self._moves or line == self._moving:
             return
-        width = _columns()
-        line = one_line(text, width if text.isascii() else width // 2)  # some take two columns
-        if line != self._status:
-            wiped = f"\r{line:{len(self._status)}}"
-            self._say(wiped if line else f"{wiped}\r")
-            self._status = line
+        wiped = f"\r{line}{' ' * (width_of(self._moving) - width_of(line))}"
+        self._say(wiped if line else f"{wiped}\r")
+        self._moving = line
 
     def can_show(self, text: str) -> bool:
         """Whether the terminal's encoding has these characters."""
@@ -12984,38 +13055,10 @@ class Screen:
                 self._err.write(text)
                 self._err.flush()
 
-    def _write(self, text: str) -> None:
-        """Bytes straight to a pipe or file: UTF-8, and nothing is left that fails at exit."""
-        if self._out is None:
-            raise ValueError
-        descriptor = None
-        with contextlib.suppress(OSError):  # a stand-in without a descriptor
-            descriptor = self._out.fileno()
-        if self.terminal or descriptor is None:
-            self._out.write(text)
-            self._out.flush()
-            return
-        import select
-
-        rest = memoryview(without_surrogates(text).encode("utf-8"))
-        while rest:
-            try:
-                rest = rest[os.write(descriptor, rest) :]
-            # A parent that never waits itself may hand on a pipe that does not wait either.
-            except BlockingIOError:  # noqa: PERF203 - one write is the rule
-                select.select([], [descriptor], [])
-
 
 def _why(error: Exception, otherwise: str) -> str:
     """Why a file or stream refuses, in the system's words where it has any."""
     return getattr(error, "strerror", None) or otherwise
-
-
-def _columns() -> int:
-    """The width of a line that the terminal leaves whole."""
-    import shutil
-
-    return max(min(COLUMNS, shutil.get_terminal_size().columns) - 2, 20)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
@@ -13026,9 +13069,232 @@ def _is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
-def own_screen(settings: Settings) -> Screen:
-    """The streams of this process."""
-    return Screen(sys.stdout, sys.stderr, colour=settings.colour, key=settings.key)
+# ---- Text in columns
+
+_WIDE = (
+    "\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f"
+    "\uff00-\uff60\uffe0-\uffe6\U0001f300-\U0001faff\U00020000-\U0003fffd"
+)
+_CLOSING = "\u3001\u3002\uff0c\uff0e\uff01\uff1f\uff1a\uff1b\uff09\u300d\u300f\u3011\u30fc"
+_LINK = r"\[[^\]\n]{1,300}\]\([^\s()]{1,2000}\)"
+# What a line may be broken between: blanks, links, wide characters (not before a mark that closes),
+# runs of everything else.
+_UNIT = re.compile(
+    rf"\s+|{_LINK}|[{_WIDE}](?![{_CLOSING}])|[{_WIDE}][{_CLOSING}]+|(?:(?!{_LINK})[^\s{_WIDE}])+"
+)
+
+
+def width_of(text: str) -> int:
+    """The columns that a terminal gives a text."""
+    import unicodedata
+
+    if text.isascii():
+        return len(text)
+    unseen = {"Mn", "Me", "Cf"}
+    wide = [1 + (unicodedata.east_asian_width(char) in "WF") for char in text]
+    seen = [unicodedata.category(char) not in unseen for char in text]
+    return sum(columns for columns, shown in zip(wide, seen) if shown)
+
+
+def clipped(text: str, width: int) -> str:
+    """The text on one line of at most so many columns."""
+    line = one_line(text, max(width, 1))
+    while width_of(line) > width > 0:
+        line = line[: cut_at(line, max(len(line) - 2, 0))] + "\u2026"
+    return line
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text, broken between words; a longer word is broken where it must be."""
+    lines, gap = [""], ""
+    for found in _UNIT.finditer(text):
+        unit = found[0]
+        if unit.isspace():
+            gap = unit
+            continue
+        if lines[-1] and width_of(lines[-1] + gap + unit) > width:
+            lines.append("")
+        lines[-1] += (gap if lines[-1] else "") + unit
+        gap = ""
+        while width_of(lines[-1]) > width:
+            at = max(1, width // (1 if lines[-1].isascii() else 2))
+            lines[-1:] = [lines[-1][:at], lines[-1][at:]]
+    return lines
+
+
+def aligned(rows: Sequence[Sequence[str]], width: int, *, wrap: bool = False) -> list[str]:
+    """Rows as lines with columns under each other; what is too wide is cut, or wrapped."""
+    columns = list(zip(*rows))
+    sizes = [max(map(width_of, column)) for column in columns]
+    while sum(sizes) > max(width - 2 * (len(sizes) - 1), 3 * len(sizes)):
+        sizes[sizes.index(max(sizes))] -= 1
+    numeric = [all(re.fullmatch(r"[-$\d.,%]*", cell) for cell in column[1:]) for column in columns]
+    lines = []
+    for row in rows:
+        cells = [
+            wrapped(cell, size) if wrap else [clipped(cell, size)] for cell, size in zip(row, sizes)
+        ]
+        for number in range(max(map(len, cells))):
+            line = []
+            for cell, size, is_number in zip(cells, sizes, numeric):
+                text = cell[number] if number < len(cell) else ""
+                blank = " " * (size - width_of(text))
+                line.append(blank + text if is_number else text + blank)
+            lines.append("  ".join(line).rstrip())
+    return lines
+
+
+# ---- Markdown as it comes
+
+_BLOCK = re.compile(r"( *)(?:(#{1,6}) +|((?:[-*+]|\d{1,3}[.)]) +)|(> ?))?")
+_MARK = re.compile(r"(\*{1,3}|`+)")
+_STYLES = {"*": ("3", "23"), "**": ("1", "22"), "***": ("1;3", "22;23"), "`": ("36", "39")}
+
+
+def styled(text: str, code: str) -> str:
+    """The text in a style of the terminal."""
+    return f"\x1b[{code}m{text}\x1b[0m" if text else ""
+
+
+def hyperlink(text: str, url: str) -> str:
+    """A text that opens an address where the terminal can do that."""
+    return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\"
+
+
+class Markdown:
+    """An answer on a terminal, as it comes: whole words at once, a table once it is complete."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen, self._width = screen, screen.width
+        self._rest = ""  # of a line, not shown yet
+        self._open = False  # whether the line has begun
+        self._fence = ""  # what ends the code that we are in
+        self._table: list[str] = []
+        self._on: set[str] = set()
+        self._heading = False
+        self._column = self._indent = 0
+        self._gap = ""
+
+    def feed(self, text: str) -> None:
+        """Take a piece of the answer and show what is complete."""
+        *lines, self._rest = (self._rest + without_hidden(text)).split("\n")
+        for line in lines:
+            self._take(line)
+        if self._rest:
+            self._rest = self._take_part(self._rest)
+
+    def finish(self) -> None:
+        """Show what is left."""
+        if self._rest or self._open:
+            line, self._rest = self._rest, ""
+            self._take(line)
+        self._end_table()
+
+    def _take(self, line: str) -> None:
+        """Show a whole line, or what is left of one."""
+        fence = re.match(r" *(```|~~~)", line)
+        if self._open:
+            self._words(line)
+        elif self._fence:
+            ends = fence is not None and fence[1] == self._fence
+            self._fence = "" if ends else self._fence
+            self._screen.show("" if ends else styled(line, "36") + "\n")
+            return
+        elif line.lstrip().startswith("|"):
+            self._table.append(line.strip())
+            return
+        else:
+            self._end_table()
+            self._fence = fence[1] if fence else ""
+            if fence:
+                return
+            self._words(self._begin(line))
+        self._screen.show(("\x1b[0m" if self._on or self._heading else "") + "\n")
+        self._open, self._gap = False, ""
+        self._on.clear()
+
+    def _take_part(self, line: str) -> str:
+        """Show the words that are complete; returns what has to wait."""
+        start = line.lstrip()
+        if not self._open:
+            if self._fence or start[:1] in {"|", "`", "~"} or len(start) < 8:
+                return line  # it may yet become anything
+            self._end_table()
+            line = self._begin(line)
+        waits = re.search(r"\[[^\]]{0,300}(\](\([^\s)]*)?)?$", line)  # perhaps a link
+        units = list(_UNIT.finditer(line[: waits.start()] if waits else line))
+        at = units[-1].start() if units else 0
+        self._words(line[:at], line[at:])
+        return line[at:]
+
+    def _begin(self, line: str) -> str:
+        """Show how a line begins; returns its words."""
+        found = _BLOCK.match(line)
+        assert found is not None  # noqa: S101 - it matches every text
+        mark = found[3] or ("| " if found[4] else "")
+        prefix = found[1][: self._width // 3] + mark
+        self._heading = bool(found[2])
+        self._open, self._gap = True, ""
+        self._column = self._indent = len(prefix)
+        self._screen.show(prefix + ("\x1b[1m" if self._heading else ""))
+        return line[found.end() :]
+
+    def _words(self, text: str, behind: str = "") -> None:
+        """Show words, each on a new line where it does not fit any more."""
+        for found in _UNIT.finditer(text):
+            if found[0].isspace():
+                self._gap = " "
+                continue
+            after = text[found.end() : found.end() + 1] or behind[:1]
+            seen, shown = self._styled(found[0], after)
+            size = width_of(seen)
+            if self._column + len(self._gap) + size > self._width and self._column > self._indent:
+                self._screen.show("\n" + " " * self._indent)
+                self._column, self._gap = self._indent, ""
+            self._screen.show(self._gap + shown)
+            self._column += len(self._gap) + size
+            self._gap = ""
+
+    def _styled(self, unit: str, after: str) -> tuple[str, str]:
+        """A unit as it is seen, and with what makes the terminal show it so."""
+        if "`" not in self._on and re.fullmatch(_LINK, unit):
+            title, url = unit[1:-1].split("](", 1)
+            if self._screen.links and re.fullmatch(r"https?://[\x21-\x7e]+", url):
+                return title, hyperlink(title, url)
+            return (f"{title} ({url})",) * 2
+        seen = shown = ""
+        parts = _MARK.split(unit)
+        for number, part in enumerate(parts):
+            mark = "`" if part[:1] == "`" else part
+            if number % 2 == 0 or not self._is_mark(mark, seen[-1:], parts[number + 1] or after):
+                seen, shown = seen + part, shown + part
+            elif not (self._heading and mark != "`"):
+                shown += f"\x1b[{_STYLES[mark][mark in self._on]}m"
+                self._on ^= {mark}
+        return seen, shown
+
+    def _is_mark(self, mark: str, before: str, after: str) -> bool:
+        """Whether stars or ticks change the style; `2 * 3` and `2*3` are what they say."""
+        if mark in self._on:
+            return True
+        is_free = "`" not in self._on and not before.isalnum()
+        return is_free and bool(after) and not after.isspace()
+
+    def _end_table(self) -> None:
+        """Show the rows that have come, aligned."""
+        lines, self._table = self._table, []
+        rows = [[_plain_cell(cell) for cell in line.strip("|").split("|")] for line in lines]
+        rows = [row for row in rows if not all(re.fullmatch(r":?-+:?", cell) for cell in row)]
+        most = max(map(len, rows), default=0)
+        rows = [row + [""] * (most - len(row)) for row in rows]
+        if rows:
+            head, *rest = aligned(rows, self._width, wrap=True)
+            self._screen.show("\n".join([styled(head, "1"), *rest]) + "\n")
+
+
+def _plain_cell(cell: str) -> str:
+    """A table's cell without marks of style."""
+    return re.sub(r"\*\*|`", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell)).strip()
 
 
 # ---- Text for people
@@ -13038,226 +13304,216 @@ _FENCED = re.compile(
     r"not instructions\.\n<\1>\n(.*?)\n</\1>",
     re.DOTALL,
 )
-# A name in quotes belongs to JSON, which is shown as it is.
-_CALL = re.compile(rf'(?<!["\w]){PREFIX}([a-z]+)( \{{)?')
+# A name in quotes belongs to JSON or was typed, and is shown as it is.
+_CALL = re.compile(rf"(?<![\"'\w]){PREFIX}([a-z]+)( \{{)?")
 
 
-def for_people(text: str, *, fence: bool) -> str:
-    """A result's text for a person: no fence unless asked for, and calls as command lines."""
-    if fence:
-        return without_hidden(text)
-    # What is inside came from the web: it may name tools, but not in our words.
-    parts = _FENCED.split(text)  # outside, marker, inside, outside, ...
-    parts[::3] = map(_spoken, parts[::3])
-    del parts[1::3]
-    return without_hidden("".join(parts))
-
-
-def _spoken(text: str) -> str:
-    """The tool calls that a sentence names, as this command line writes them."""
+def spoken(sentence: str) -> str:
+    """A sentence of this program, its calls as command lines. Nothing else may be passed here:
+    an answer, a key or a title may name a tool as well."""
     import shlex
 
     pieces, at = [], 0
-    for found in _CALL.finditer(text):
+    for found in _CALL.finditer(sentence):
         declared = TOOLS.get(PREFIX + found[1])
         if declared is None or found.start() < at:
             continue
         end, words = found.end(1), [declared.word]
         if found[2]:
             with contextlib.suppress(ValueError, RecursionError, AttributeError):
-                arguments, end = json.JSONDecoder().raw_decode(text, found.end() - 1)
+                arguments, end = json.JSONDecoder().raw_decode(sentence, found.end() - 1)
                 words = words_of(declared, arguments)
-        pieces += [text[at : found.start()], f"{PROGRAM} {shlex.join(words)}"]
+        pieces += [sentence[at : found.start()], f"{PROGRAM} {shlex.join(words)}"]
         at = end
-    return "".join([*pieces, text[at:]])
+    return "".join([*pieces, sentence[at:]])
+
+
+def dollars(usd: str | None) -> str:
+    """An amount for people: two places, or two figures where it is less than a dollar."""
+    from decimal import Decimal
+
+    if usd is None:
+        return "cost unknown"
+    amount = Decimal(usd)
+    places = max(2, 1 - amount.adjusted()) if 0 < amount < 1 else 2
+    return re.sub(r"(\.\d\d\d*?)0+\Z", r"\1", f"${amount:.{places}f}")
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of something."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def ago(text: str) -> str:
+    """A time of UTC as people say it."""
+    seconds = int(age_s(text))
+    for size, noun in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            return text[:10] if seconds >= 60 * 86_400 else f"{counted(seconds // size, noun)} ago"
+    return "just now"
 
 
 # ---- Standard input
 
 
 class Stdin:
-    """Standard input, read at most once: whoever asks second would get nothing, and not know."""
+    """Standard input, read only when asked for, and at most once."""
 
-    def __init__(self, runtime: Runtime, note: Callable[[str], None], descriptor: int = 0) -> None:
-        self._runtime, self._note, self._descriptor = runtime, note, descriptor
+    def __init__(self, descriptor: int = 0) -> None:
+        self._descriptor = descriptor
         self._taken = False
-        self._chunks: list[bytes] = []
+
+    def is_fed(self) -> bool:
+        """Whether something other than a person may be at the other end."""
+        try:
+            os.fstat(self._descriptor)
+            return not self._taken and not os.isatty(self._descriptor)
+        except OSError:
+            return False
+
+    def text(self) -> str:
+        """All that is piped or typed in, to its end."""
+        if self._taken:
+            raise UsageError("- stands for standard input, which can be read only once")
+        self._taken, chunks, size_bytes = True, list[bytes](), 0
+        try:
+            while chunk := os.read(self._descriptor, 1 << 16):
+                chunks.append(chunk)
+                size_bytes += len(chunk)
+                if size_bytes > MAX_BODY_BYTES:
+                    raise UsageError(f"standard input is larger than {MAX_BODY_BYTES} bytes")
+            return text_of_bytes(b"".join(chunks)).rstrip()
+        except OSError as error:
+            raise UsageError(f"standard input cannot be read: {error.strerror}") from None
+        except ValueError:
+            raise UsageError("standard input is not UTF-8 text; nothing was sent") from None
 
     def text_of(self, word: str) -> str:
         """What a value stands for: @file, - for standard input, else itself."""
         if word == "-":
-            if self._taken:
-                raise UsageError("- stands for standard input, which can be read only once")
-            self._taken = True
-            return self._read()
-        if not word.startswith("@"):
-            return word
-        from pathlib import Path
-
-        try:
-            return read_text(Path(word[1:]), MAX_BODY_BYTES)
-        except (OSError, ValueError) as error:
-            reason = _why(error, "it is too large or not UTF-8 text")
-            raise UsageError(f"{word}: the file cannot be read: {reason}") from None
-
-    def offered(self) -> str:
-        """What was piped in beside the words, if anything.
-
-        A terminal, a device or a socket is not waited for, nor the rest of a file that a shell
-        loop reads from; a pipe on which nothing comes for a minute is refused rather than left
-        out, since whoever piped something in wants no answer without it.
-        """
-        if self._taken or not self._is_fed():
-            return ""
-        self._taken = True
-        flight = Request()
-        self._runtime.take_slot(STDIN_SILENCE_S)
-        self._runtime.launch(flight, paid=False, work=self._read)
-        if not flight.finished.wait(STDIN_NOTICE_S) and not self._chunks:
-            self._note("Waiting for standard input; add < /dev/null if there is none.")
-        seen = -1
-        while not flight.finished.wait(STDIN_SILENCE_S):
-            if seen == len(self._chunks):
-                raise UsageError(
-                    f"standard input is open, but silent for {STDIN_SILENCE_S:g} s; add "
-                    "< /dev/null if there is none, or the word - to wait as long as it takes"
-                )
-            seen = len(self._chunks)
-        return str(flight.result())
-
-    def _is_fed(self) -> bool:
-        """Whether standard input is a pipe, or a file from its beginning."""
-        import stat
-
-        try:
-            mode = os.fstat(self._descriptor).st_mode
-            is_begun = stat.S_ISREG(mode) and os.lseek(self._descriptor, 0, os.SEEK_CUR) > 0
-        except OSError:
-            return False
-        return stat.S_ISFIFO(mode) or (stat.S_ISREG(mode) and not is_begun)
-
-    def _read(self) -> str:
-        """All of the text; what has come so far can be seen meanwhile."""
-        size_bytes = 0
-        try:
-            while chunk := os.read(self._descriptor, 1 << 16):
-                self._chunks.append(chunk)
-                size_bytes += len(chunk)
-                if size_bytes > MAX_BODY_BYTES:
-                    raise UsageError(f"standard input is larger than {MAX_BODY_BYTES} bytes")
-        except OSError as error:
-            raise UsageError(f"standard input cannot be read: {error.strerror}") from None
-        return b"".join(self._chunks).decode("utf-8-sig", "replace").rstrip()
+            return self.text()
+        return text_in_file(word[1:], word) if word.startswith("@") else word
 
 
-# ---- What may follow a command, out of the declarations
-# One list serves the parser, the help, the completion scripts and the way back from arguments to
-# words. It is read with a loop of our own: what argparse makes of -- and of values that start with
-# a dash differs from version to version of Python.
+def text_in_file(name: str, shown: str) -> str:
+    """The text of a file that the command line names."""
+    from pathlib import Path
+
+    try:
+        return read_text(Path(name), MAX_BODY_BYTES)
+    except (OSError, ValueError) as error:
+        reason = _why(error, "it is too large or not UTF-8 text")
+        raise UsageError(f"{shown}: the file cannot be read: {reason}") from None
 
 
-class Parameter(NamedTuple):
-    """An argument of a tool, or an option of this command line itself."""
-
-    name: str
-    words: str
-    form: str = "switch"  # or text texts file choice integer number json any
-    commands: tuple[str, ...] = ()  # of an option: those that have it; none: all
-    choices: tuple[str, ...] = ()
-    place: str = ""  # action, single or question, for what may stand without a flag
-    required: bool = False
-    or_text: bool = False  # of texts: whether a single one is no list
-    negatable: bool = False
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """As it is written, and as it is written to mean no; an action has no flag."""
-        text = "--" + self.name.replace("_", "-")
-        negation = (f"--no-{text[2:]}",) if self.negatable else ()
-        return () if self.place == "action" else (text, *negation)
-
-    @property
-    def value(self) -> str:
-        """What stands for its value in the help; empty for a switch."""
-        return "|".join(self.choices) or _VALUES[self.form]
+# ---- What may follow a command
+# One record for the arguments of tools and one for what this command line adds: parser, help,
+# completion and the way back from arguments to words all read the same fields. The parser is a loop
+# of our own: what argparse makes of -- and of values that start with a dash differs from version to
+# version of Python.
 
 
-_VALUES = {"switch": "", "text": "TEXT", "texts": "TEXT", "file": "FILE"}
-_VALUES.update(integer="N", number="N", json="JSON", any="JSON")
-_FORMS = {"boolean": "switch", "string": "text", "object": "json", "array": "json"}
-_ANSWERING = ("ask", "chat", "research", "jobs")
 _PAYING = ("ask", "chat", "research", "search", "decide", "embed")
-OPTIONS = (
-    Parameter("json", "Print the structured result"),
-    Parameter("fence", "Mark text from the web, as models get it"),
-    Parameter("args_json", "Arguments as a JSON object, @file or -; flags win", "json"),
-    Parameter("output", "Write the answer to this file as Markdown; - prints", "file", _ANSWERING),
-    Parameter("wait", "Wait for the report, however long it takes", "switch", ("research", "jobs")),
-    Parameter("dry_run", "Print the request body; send and store nothing", "switch", _PAYING),
-    Parameter("csv", "Print the groups as CSV", "switch", ("usage",)),
-    Parameter("html", "Write a page with charts by day and by tool", "file", ("usage",)),
-)
+_ANSWERING = ("ask", "chat", "research", "jobs")
 
 
-def _arguments_of(declared: Tool) -> list[Parameter]:
-    """How a tool's arguments are given on the command line, in order."""
-    parameters = []
-    for field in fields_of(arguments_of(declared)):
-        shape, place = field.shape, ""
-        form = "choice" if shape.choices else _FORMS.get(shape.kind, shape.kind)
-        form = "texts" if shape.or_list or shape.list_of == "string" else form
-        if field.arg.positional:
-            takes_all = shape.or_list or field.name in {"query", "message"}
-            place = "action" if shape.choices else "question" if takes_all else "single"
-        made = Parameter(field.name, field_words(field), form, (), shape.choices, place)
-        made = made._replace(required=field.required, or_text=shape.or_list)
-        parameters.append(made._replace(negatable=form == "switch"))
-    return parameters
+def _option(words: str, *commands: str) -> Arg:
+    return Arg(words, commands=commands)
 
 
-def _parameters_of(command: str) -> list[Parameter]:
-    """The arguments and options of a tool's command; none for another command."""
-    declared = TOOLS.get(PREFIX + command)
-    options = [o for o in OPTIONS if not o.commands or command in o.commands]
-    return [*_arguments_of(declared), *options] if declared else []
+class Options(NamedTuple):
+    """What the command line adds to the arguments of tools; without commands, of all."""
+
+    json: Annotated[bool, _option("Print the structured result")] = False
+    quiet: Annotated[bool, _option("Print the bare answer: no sources, no usage", *_ANSWERING)] = (
+        False
+    )
+    plain: Annotated[bool, _option("Plain text, also in a terminal", *_ANSWERING)] = False
+    output: Annotated[
+        str | None, _option("Write the answer to this file as Markdown; - prints", *_ANSWERING)
+    ] = None
+    wait: Annotated[bool, _option("Wait, however long it takes", "research", "jobs")] = False
+    newest: Annotated[bool, _option("Go on with the newest chat", "chat")] = False
+    yes_no: Annotated[
+        list[str] | None, _option("A question for yes or no; or NAME=QUESTION", "decide")
+    ] = None
+    choice: Annotated[list[str] | None, _option("NAME=ONE,TWO,...: which one fits", "decide")] = (
+        None
+    )
+    score: Annotated[list[str] | None, _option("NAME=LOWEST,...,TOP: how much", "decide")] = None
+    threshold: Annotated[
+        float | None, _option("Status 7 if an answer is less likely than this", "decide")
+    ] = None
+    csv: Annotated[bool, _option("Print the groups as CSV", "usage")] = False
+    html: Annotated[str | None, _option("Write a page with charts by day and tool", "usage")] = None
+    yes: Annotated[
+        bool, _option("Agree beforehand: delete, spend above the limit", *_PAYING, "projects")
+    ] = False
+    dry_run: Annotated[
+        bool, _option("Print the request and its estimate; send, store nothing", *_PAYING)
+    ] = False
+    fence: Annotated[bool, _option("Mark text from the web, as models get it")] = False
+    args_json: Annotated[
+        str | None, _option("Arguments as a JSON object, @file or -; flags win")
+    ] = None
 
 
-def usage_line(command: str) -> str:
-    """How a command is written: what stands without a flag, in order."""
-    words = [f"usage: {PROGRAM} {command}"]
-    for one in _parameters_of(command):
-        if one.place:
-            name = "|".join(one.choices) or one.name.upper() + "..." * (one.place == "question")
-            words.append(name if one.required else f"[{name}]")
-    return " ".join([*words, COMMANDS[command].synopsis]).rstrip()
-
-
-def command_page(command: str) -> str:
-    """What a command prints for --help."""
-    import shlex
-    from textwrap import fill
-
-    declared = TOOLS.get(PREFIX + command)
-    about = f"{declared.summary} Cost: {declared.cost}." if declared else COMMANDS[command].summary
-    lines = [fill(usage_line(command), COLUMNS - 2), "", fill(_spoken(about), COLUMNS - 2)]
-    if declared:
-        lines += ["", "flags:"]
-        for one in filter(lambda one: one.flags, _parameters_of(command)):
-            head = f"  {', '.join(one.flags)} {one.value}"
-            again = " (may be repeated)" if one.form == "texts" else ""
-            line = f"{head:22}  {_spoken(one.words)}{again}"
-            lines.append(fill(line, COLUMNS - 2, subsequent_indent=" " * 24))
-        lines += ["", "examples:"]
-        lines += [f"  {PROGRAM} {shlex.join(words_of(declared, e))}" for e in declared.examples]
-    return "\n".join(lines) + "\n"
-
-
-# ---- Words to arguments, and back
-
+_SHORT = {
+    "model": "-m", "project": "-p", "quiet": "-q", "output": "-o", "json": "-j", "newest": "-c",
+    "yes": "-y",
+}  # fmt: skip
+_VALUES = {"integer": "N", "number": "N", "object": "JSON", "any": "TEXT"}
+_PLACED = {  # what may stand without a flag behind an action; else what is declared so
+    ("chat", "list"): ("chat_id",),
+    ("chat", "read"): ("chat_id",),
+    ("chat", "delete"): ("chat_id",),
+    ("embed", "index"): (),
+    ("embed", "status"): (),
+    ("embed", "delete"): (),
+}
+_QUESTIONS = ("query", "message", "state")  # takes all the words that are left
 _ASKING = {None, "send", "search"}  # the actions that have a question
-_NUMERALS = {"integer": (int, "a whole number"), "number": (float, "a number")}
 # Not a dash alone, a negative number, or a text with spaces that begins with a dash.
 _FLAG_LIKE = re.compile(r"-(?!\Z|[\d.]+\Z)[^\s=]*(=.*)?", re.DOTALL)
+
+
+def _fields_of(command: str) -> list[Field]:
+    """The arguments and options of a tool's command; none for another command."""
+    if PREFIX + command not in TOOLS:
+        return []
+    fields = list(fields_of(arguments_of(TOOLS[PREFIX + command])))
+    return fields + [o for o in fields_of(Options) if command in (o.arg.commands or (command,))]
+
+
+def _is_action(field: Field) -> bool:
+    return field.arg.positional and bool(field.shape.choices)
+
+
+def _is_list(field: Field) -> bool:
+    return field.shape.or_list or field.shape.list_of == "string"
+
+
+def flags_of(field: Field) -> list[str]:
+    """How a flag may be written; an action has none."""
+    flag = "--" + field.name.replace("_", "-")
+    own = [_SHORT[field.name], flag] if field.name in _SHORT else [flag]
+    if field.shape.kind == "boolean" and field.name not in Options._fields:
+        own.append(f"--no-{flag[2:]}")
+    own += ["--confirm"] * (field.name == "yes")
+    if field.shape.list_of == "string" and flag.endswith("s"):
+        own.insert(0, flag[:-1])  # one value at a time
+    return [] if _is_action(field) else own
+
+
+def value_of(field: Field) -> str:
+    """What stands for a flag's value in the help; empty for a switch."""
+    shape = field.shape
+    if shape.kind == "boolean":
+        return ""
+    if field.name in {"output", "html"}:
+        return "FILE"
+    kind = "object" if shape.list_of == "object" or field.name == "args_json" else shape.kind
+    return "|".join(shape.choices) or _VALUES.get(kind, "TEXT")
 
 
 def _meant(word: str, known: Iterable[str]) -> str:
@@ -13266,41 +13522,52 @@ def _meant(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
-def read_words(declared: Tool, words: Sequence[str], inlet: Stdin) -> ParsedCommand:
+def read_words(declared: Tool, words: Sequence[str], stdin: Stdin) -> ParsedCommand:
     """The arguments and options in a command's words; UsageError where they make no sense."""
-    parameters = _arguments_of(declared)
+    places, typed = _sorted_out(declared.word, words)
+    values = {
+        field.name: _value(field, *typed[field.name], stdin)
+        for field in _fields_of(declared.word)
+        if field.name in typed
+    }
+    options = {name: values.pop(name) for name in Options._fields if name in values}
     # Flags win over --args-json, and words over both: the nearer to the hand, the more meant.
-    places, values = _sorted_out(_parameters_of(declared.word), words)
-    options = {option.name: values.pop(option.name) for option in OPTIONS if option.name in values}
-    arguments = _json_of("--args-json", inlet.text_of(options.pop("args_json", "{}")))
-    if not isinstance(arguments, dict):
-        raise UsageError("--args-json: the value must be a JSON object")
-    arguments = {name: value for name, value in arguments.items() if value is not None}
-    for one in parameters:
-        if one.name in values:
-            arguments[one.name] = _typed(one, one.flags[0], values[one.name], inlet)
-    action = places[0].lower() if places and parameters[0].place == "action" else None
-    arguments.update(_placed(_placing(parameters, action), places, inlet))
-    _join_piped(parameters, arguments, inlet)
-    missing = [one.name for one in parameters if one.required and one.name not in arguments]
-    if missing:
-        raise UsageError(f"a value is missing: {', '.join(missing)}")
-    return ParsedCommand(declared, arguments, options)
+    given_json = _json_of("--args-json", stdin.text_of(options.pop("args_json", "{}")))
+    if not isinstance(given_json, dict):
+        raise UsageError("--args-json must be a JSON object")
+    arguments = {name: value for name, value in given_json.items() if value is not None}
+    arguments.update(values)
+    flags = {name: flag for name, (flag, _) in typed.items()}
+    order = ParsedCommand(declared, arguments, options, flags)
+    _place(order, _with_action(order, places, stdin), stdin)
+    if declared.word == "decide":
+        arguments.update(_typed_questions(order))
+        if "images" in arguments:
+            arguments.setdefault("state", "")
+    for field in fields_of(arguments_of(declared)):
+        if field.required and field.name not in arguments:
+            if field.name in _QUESTIONS:
+                raise UsageError(f"{field.name} is missing: write it as words, or pipe it in")
+            others = "--yes-no, --choice, --score or " * (field.name == "questions")
+            raise UsageError(f"{others}{(flags_of(field) or [field.name])[-1]} is missing")
+    return order
 
 
 def _sorted_out(
-    parameters: Sequence[Parameter], words: Sequence[str]
-) -> tuple[list[str], dict[str, Json]]:
-    """The words that stand without a flag, and the values of the flags by name."""
-    known = {flag: one for one in parameters for flag in one.flags}
+    command: str, words: Sequence[str]
+) -> tuple[list[str], dict[str, tuple[str, list[str]]]]:
+    """The words that stand without a flag; for each argument its flag as typed, and its values."""
+    fields = _fields_of(command)
+    known = {flag: field for field in reversed(fields) for flag in flags_of(field)}
     rest, places = list(words), list[str]()
-    values: dict[str, Json] = {}
+    typed: dict[str, tuple[str, list[str]]] = {}
     # What stands behind a question and a flag was most likely meant as a value of that flag.
-    begins, closed = sum(one.place in {"action", "single"} for one in parameters), ""
+    begins = sum(f.arg.positional and f.name not in _QUESTIONS for f in fields)
+    closed = ""
     while rest:
         word = rest.pop(0)
         if word == "--":
-            return places + rest, values
+            return places + rest, typed
         if not _FLAG_LIKE.fullmatch(word):
             if closed:
                 meant = f"put the question before the flags, or after --; {closed}"
@@ -13308,125 +13575,185 @@ def _sorted_out(
             places.append(word)
             continue
         flag, joined, text = word.partition("=")
-        one = _known_flag(flag, known)
-        closed = _takes(flag, one) if len(places) > begins else ""
-        if one.form == "switch":
+        if flag not in known:
+            near = nearest(flag.strip("-"), [name.strip("-") for name in known])
+            hint = f"; did you mean --{near}?" if near else ""
+            raise UsageError(f"{one_line(flag, 40)}: there is no such flag{hint}")
+        field = known[flag]
+        takes = "no" if field.shape.kind == "boolean" else "one"
+        takes = (
+            f"repeat {flag} for each value" if _is_list(field) else f"{flag} takes {takes} value"
+        )
+        closed = takes if len(places) > begins else ""
+        if field.shape.kind == "boolean":
             if joined:
-                raise UsageError(f"{flag}: takes no value")
-            values[one.name] = flag == one.flags[0]
-            continue
-        text = text if joined else _next_value(flag, rest)
-        values[one.name] = [*values.get(one.name, ()), text] if one.form == "texts" else text
-    return places, values
+                raise UsageError(f"{flag} takes no value")
+        elif not joined:
+            if not rest or _FLAG_LIKE.fullmatch(rest[0]):
+                raise UsageError(f"{flag}: a value is missing; join one that starts with - by =")
+            text = rest.pop(0)
+        earlier = typed.get(field.name, ("", []))[1] if _is_list(field) else []
+        typed[field.name] = (flag, [*earlier, text])
+    return places, typed
 
 
-def _known_flag(flag: str, known: Mapping[str, Parameter]) -> Parameter:
-    """The parameter of a flag; UsageError with the nearest where there is none."""
-    if flag in known:
-        return known[flag]
-    hint = _meant(flag[2:], [name[2:] for name in known])
-    raise UsageError(f"{one_line(flag, 40)}: there is no such flag{hint}")
-
-
-def _next_value(flag: str, rest: list[str]) -> str:
-    """Take the word behind a flag as its value."""
-    if not rest or _FLAG_LIKE.fullmatch(rest[0]):
-        raise UsageError(f"{flag}: a value is missing; join one that starts with - by =")
-    return rest.pop(0)
-
-
-def _takes(flag: str, one: Parameter) -> str:
-    """How many values a flag takes."""
-    if one.form == "texts":
-        return f"repeat {flag} for each value"
-    return f"{flag} takes {'no' if one.form == 'switch' else 'one'} value"
-
-
-def _json_of(name: str, text: str) -> Json:
+def _json_of(flag: str, text: str) -> Json:
     """JSON, or the refusal that names the flag it was given to."""
     try:
         return read_json(text)
     except ValueError:
-        raise UsageError(f"{name}: the value is not JSON: {one_line(text, 60)}") from None
+        raise UsageError(
+            f"{flag} must be JSON, not {one_line(text, 60)}; some shells take quotes away: put it "
+            f"into a file and write {flag} @FILE"
+        ) from None
 
 
-def _typed(one: Parameter, name: str, value: Json, inlet: Stdin) -> Json:
-    """A value by its declared form; bounds are the tool's affair."""
-    if one.form == "choice":
-        word = value.lower()
-        if word not in one.choices:
-            allowed = ", ".join(one.choices)
-            raise UsageError(f"{name}: must be one of {allowed}{_meant(word, one.choices)}")
-        return word
-    if one.form in _NUMERALS:
-        read, wanted = _NUMERALS[one.form]
-        try:
-            return read(value)
-        except ValueError:
-            raise UsageError(f"{name}: must be {wanted}, not {one_line(value, 40)!r}") from None
-    if one.form == "json":
-        return _json_of(name, inlet.text_of(value))
-    if one.form == "any":
-        text, found = inlet.text_of(value), None
-        with contextlib.suppress(ValueError):
-            found = read_json(text)
-        return found if isinstance(found, (dict, list)) else text
-    return value[0] if one.or_text and len(value) == 1 else value
+def _value(field: Field, flag: str, texts: list[str], stdin: Stdin) -> Json:
+    """A value by its declared kind; bounds are the tool's affair."""
+    shape, text = field.shape, texts[-1]
+    if shape.kind == "boolean":
+        return not flag.startswith("--no-")
+    if _is_list(field):
+        if field.name in {"domains", "languages"} and any("," in text for text in texts):
+            raise UsageError(f"{flag} takes one value; repeat {flag} for each")
+        return text if shape.or_list and len(texts) == 1 else texts
+    value: Json = text
+    if shape.kind in {"object", "array"}:
+        value = _json_of(flag, stdin.text_of(text))
+    elif shape.kind == "any":
+        value = stdin.text_of(text)
+    try:
+        return read_argument(field._replace(arg=Arg("", amount=field.arg.amount)), value)
+    except ToolError as error:
+        problem = error.message.partition(": ")[2].rstrip(".")
+        raise UsageError(f"{flag} {problem}{_meant(text, shape.choices)}") from None
 
 
-def _placing(parameters: Sequence[Parameter], action: str | None) -> list[Parameter]:
-    """The parameters, with what may stand behind an action: a question, or the id of a chat."""
-    if action in _ASKING:
-        return list(parameters)
-    ids = [one._replace(place="single") if one.name == "chat_id" else one for one in parameters]
-    return [one._replace(place="") if one.place == "question" else one for one in ids]
+def _with_action(order: ParsedCommand, places: list[str], stdin: Stdin) -> list[str]:
+    """The words with the action that is plainly meant where none is named."""
+    field = fields_of(arguments_of(order.declared))[0]
+    word, arguments = order.declared.word, order.arguments
+    first = places[0] if places else ""
+    if not _is_action(field) or first.lower() in field.shape.choices or "action" in arguments:
+        return places
+    says = "newest" in order.options or "message" in arguments or " " in first or first == "-"
+    if word == "chat" and (says or (not first and stdin.is_fed())):
+        return ["send", *places]
+    if word == "jobs" and first.isdigit():
+        return ["result", *places]
+    meant = {"jobs": "list", "projects": "list", "embed": "status"}.get(word)
+    return [meant] if meant and not places else places
 
 
-def _placed(
-    parameters: Sequence[Parameter], places: Sequence[str], inlet: Stdin
-) -> dict[str, Json]:
-    """The words that stand without a flag, each in its place."""
-    placed: dict[str, Json] = {}
-    rest = list(places)
-    for one in (one for one in parameters if one.place and rest):
-        if one.place != "question":
-            placed[one.name] = _typed(one, one.name, rest.pop(0), inlet)
-            continue
-        # @name alone is a file, a sentence that begins with @ is not.
-        sources = [re.fullmatch(r"-|@\S*", word) for word in rest]
-        pairs = zip(rest, sources, strict=True)
-        texts = [inlet.text_of(word).rstrip() if source else word for word, source in pairs]
-        placed[one.name] = texts if one.or_text and len(texts) > 1 else " ".join(texts)
-        rest = []
-    if rest:
-        raise UsageError(f"unexpected words: {one_line(' '.join(rest), 60)}")
-    return placed
+def _places_of(declared: Tool, action: Json) -> list[Field]:
+    """What may stand without a flag, in order."""
+    fields = fields_of(arguments_of(declared))
+    names = _PLACED.get((declared.word, action))
+    if names is None:
+        return [field for field in fields if field.arg.positional]
+    return [field for field in fields if _is_action(field) or field.name in names]
 
 
-def _join_piped(parameters: Sequence[Parameter], arguments: dict[str, Json], inlet: Stdin) -> None:
-    """Add what was piped in to the question, after a blank line."""
-    for one in (one for one in parameters if one.place == "question"):
-        text = arguments.get(one.name)
-        joins = text is None or (isinstance(text, str) and not one.or_text)
-        if joins and arguments.get("action") in _ASKING:
-            joined = "\n\n".join(part for part in (text, inlet.offered()) if part)
-            arguments.update({one.name: joined} if joined else {})
+def _place(order: ParsedCommand, places: list[str], stdin: Stdin) -> None:
+    """Put the words that stand without a flag in their places, and what was piped in."""
+    declared, arguments = order.declared, order.arguments
+    action = places[0].lower() if places else arguments.get("action")
+    if (declared.word, action) == ("embed", "index") and places[1:]:
+        _take_files(order, places[1:], stdin)
+        places = places[:1]
+    for field in _places_of(declared, action):
+        if field.name in _QUESTIONS:
+            _place_question(order, field, places, stdin)
+            return
+        if places:
+            if field.name in order.typed:
+                raise UsageError(f"{field.name} is given twice, by {order.typed[field.name]} too")
+            arguments[field.name] = _value(field, field.name, [places[0]], stdin)
+        places = places[1:]
+    if places:
+        raise UsageError(f"unexpected words: {one_line(' '.join(places), 60)}")
+
+
+def _place_question(order: ParsedCommand, field: Field, words: list[str], stdin: Stdin) -> None:
+    """Make a question of all words that are left; without any, of what was piped in."""
+    arguments = order.arguments
+    texts = [_piece(word, stdin) for word in words]
+    asks = field.name not in arguments and arguments.get("action") in _ASKING
+    if not texts and asks and stdin.is_fed():
+        words = texts = [stdin.text()]
+        if not texts[0].strip():
+            raise UsageError(f"{field.name} is missing: standard input is empty")
+    if texts and field.name in order.typed:
+        raise UsageError(f"the question is given twice: {order.typed[field.name]} and words")
+    if texts:
+        arguments[field.name] = _joined(field, words, texts)
+
+
+def _piece(word: str, stdin: Stdin) -> str:
+    """A word of a question. @name alone is a file, a sentence that begins with @ is not."""
+    return stdin.text_of(word).rstrip() if re.fullmatch(r"-|@\S*", word) else word
+
+
+def _joined(field: Field, words: Sequence[str], texts: Sequence[str]) -> Json:
+    """A question out of its words; what was piped in stands between blank lines."""
+    if field.shape.or_list and len(texts) > 1:
+        return list(texts)
+    text = texts[0]
+    if not text.strip() and field.shape.kind == "string" and len(texts) == 1:
+        raise UsageError(f"{field.name} must not be blank")
+    for number, piece in enumerate(texts[1:], 1):
+        text += ("\n\n" if "-" in words[number - 1 : number + 1] else " ") + piece
+    return read_argument(field, text) if field.shape.kind == "any" else text
+
+
+def _take_files(order: ParsedCommand, names: Sequence[str], stdin: Stdin) -> None:
+    """The files to be indexed, each under its name."""
+    texts = {
+        "standard input" if name == "-" else name: stdin.text()
+        if name == "-"
+        else text_in_file(name, name)
+        for name in names
+    }
+    order.arguments.setdefault("source", "text")
+    order.arguments["items"] = [{"key": name, "text": text} for name, text in texts.items()]
+
+
+def _typed_questions(order: ParsedCommand) -> dict[str, Json]:
+    """The questions of --questions, --yes-no, --choice and --score together."""
+    questions = dict(order.arguments.get("questions", {}))
+    for text in order.options.get("yes_no", []):
+        name, named, instructions = text.partition("=")
+        plain = not named or " " in name  # an equals sign inside a question
+        question = {"type": "noul", "instructions": text if plain else instructions}
+        questions[one_line(text, MAX_QUESTION_NAME_CHARS) if plain else name] = question
+    for kind in ("choice", "score"):
+        for text in order.options.get(kind, []):
+            name, named, listed = text.partition("=")
+            parts = [part.strip() for part in listed.split(",") if part.strip()]
+            if not named or len(parts) < 2:
+                raise UsageError(
+                    f"{order.typed[kind]} must be NAME=ONE,TWO,..., not {cut(text, 60)}"
+                )
+            criteria: Json = dict.fromkeys(parts) if kind == "choice" else parts
+            questions[name] = {"type": kind, "criteria": criteria}
+            questions[name].update({"instructions": name} if " " in name else {})
+    return {"questions": questions} if questions else {}
 
 
 def words_of(declared: Tool, arguments: Mapping[str, Json]) -> list[str]:
     """The command line that means these arguments; the inverse of `read_words`."""
-    places, flags = [declared.word], list[str]()
-    at_once: dict[str, Json] = {}
+    places, flags, at_once = [declared.word], list[str](), dict[str, Json]()
+    placed = [field.name for field in _places_of(declared, arguments.get("action"))]
     in_order = True  # a word without a flag must not follow one that is missing
-    for one in _placing(_arguments_of(declared), arguments.get("action")):
-        value = arguments.get(one.name)
-        words = _places_for(value) if one.place and in_order else []
+    for field in fields_of(arguments_of(declared)):
+        value = arguments.get(field.name)
+        words = _places_for(value) if field.name in placed and in_order else []
         places += words
-        in_order = in_order and bool(words or not one.place)
+        in_order = in_order and bool(words or field.name not in placed)
         if value is not None and not words:
-            words = _flags_for(one, value)
+            words = _flags_for(field, value)
             flags += words
-            at_once.update({} if words else {one.name: value})
+            at_once.update({} if words else {field.name: value})
     flags += [f"--args-json={json_text(at_once)}"] if at_once else []
     return places + flags
 
@@ -13434,21 +13761,28 @@ def words_of(declared: Tool, arguments: Mapping[str, Json]) -> list[str]:
 def _places_for(value: Json) -> list[str]:
     """A value as words without a flag; none where they would not keep its meaning."""
     words = [str(item) for item in (value if isinstance(value, list) else [value])]
-    is_lost = value is None or (isinstance(value, list) and len(value) == 1)
-    return [] if is_lost or any(word[:1] in {"-", "@", ""} for word in words) else words
+    is_lost = (
+        value is None or isinstance(value, dict) or (isinstance(value, list) and len(words) < 2)
+    )
+    return (
+        [] if is_lost or any(word.lstrip()[:1] in set("-@{[") | {""} for word in words) else words
+    )
 
 
-def _flags_for(one: Parameter, value: Json) -> list[str]:
+def _flags_for(field: Field, value: Json) -> list[str]:
     """A value as flags; none where only --args-json can hold it."""
+    flags = flags_of(field)
+    if not flags:
+        return []
     if isinstance(value, bool):
-        return [one.flags[not value]]
-    flag = one.flags[0]
-    if one.form == "texts" and isinstance(value, list):
-        is_lost = one.or_text and len(value) == 1  # it would become a text
+        return [flags[-1] if not value else flags[-2]]
+    flag = next(flag for flag in flags if flag[2:] == field.name.replace("_", "-"))
+    if _is_list(field) and isinstance(value, list):
+        is_lost = field.shape.or_list and len(value) == 1  # it would become a text
         return [] if is_lost else [f"{flag}={item}" for item in value]
     if isinstance(value, (dict, list)):
         return [f"{flag}={json_text(value)}"]
-    if one.form == "any" and value.lstrip()[:1] in {"-", "@", "{", "["}:
+    if field.shape.kind == "any" and value.lstrip()[:1] in {"-", "@", "{", "["}:
         return []
     return [f"{flag}={value}"]
 
@@ -13456,30 +13790,75 @@ def _flags_for(one: Parameter, value: Json) -> list[str]:
 # ---- Running
 
 
-class _Rehearsed(BaseException):
-    """The end of a dry run; holds the errand that would have been paid for."""
+class _Watch:
+    """What a person sees of a running call: its answer as it comes, else a line that moves.
+
+    The call's thread only leaves things here; the main thread alone writes and asks.
+    """
+
+    def __init__(self, order: ParsedCommand, screen: Screen) -> None:
+        job = order.arguments.get("job_id")
+        self.shown = ""  # of the answer
+        self.heard: list[str] = []
+        self.page = Markdown(screen) if _is_rendered(order, screen) else None
+        self._screen = screen
+        self._name = f"job {job}" if job else order.declared.word
+        self._latest = ""
+        self._began = time.monotonic()
+        self._asked: list[str] = []
+        self._agreed: list[bool] = []
+
+    def report(self, message: str) -> None:
+        """Note how far the call is."""
+        self._latest = f", {message}"
+
+    def ask(self, call: Call, question: str, _cost_nano: int | None) -> bool:
+        """Have the main thread ask the user; called by the call's own."""
+        self._agreed.clear()
+        self._asked.append(question)
+        while not self._agreed:
+            call.pause(STREAM_TICK_S)
+        return self._agreed[0]
+
+    def show(self) -> None:
+        """Show what came of the answer since the last look, without reasoning before it."""
+        text = "".join(self.heard)
+        start = text.lstrip().lower()
+        if len(start) < len("<think>") and "<think>".startswith(start):
+            return  # it may be the beginning of that tag
+        text = without_reasoning(text)[0]
+        piece, self.shown = text[len(self.shown) :], text
+        if piece:
+            with contextlib.suppress(CannotWrite):  # the end of the answer will tell
+                self.page.feed(piece) if self.page else self._screen.data(piece)
+
+    def tick(self) -> None:
+        """Show what is new, at least that time goes by; ask what has to be asked."""
+        self.show()
+        while self._asked:
+            self._screen.note(self._asked.pop(0))
+            try:
+                answer = input("[y/N] ")
+            except EOFError:
+                answer = ""
+            self._agreed.append(answer.strip().lower() in {"y", "yes"})
+        if not self.shown:
+            age = int(time.monotonic() - self._began)
+            self._screen.status(f"{self._name}: {age} s{self._latest}")
 
 
-class _UntouchedStore(Store):
-    """Storage that can be read and takes nothing: what is free may still delete."""
+class CallEnd(NamedTuple):
+    """A call that is over, what of its answer is on the screen, and what asked it to stop."""
 
-    def writing(self) -> NoReturn:
-        """Refuse."""
-        raise ToolError("storage_busy", "Nothing is stored or deleted in a dry run.")
+    outcome: Outcome
+    watch: _Watch
+    call: Call
+    signal: int = 0
 
 
-class _Rehearsal(Runtime):
-    """A process that no paid request leaves; to show one needs no key."""
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings._replace(key=find_key(settings).key or "not-needed"))
-        self.store = _UntouchedStore(settings)
-
-    def launch(self, flight: Request, *, paid: bool, work: Callable[[], Any]) -> None:
-        """Let through what is free; a paid request ends the call instead."""
-        if isinstance(flight, PaidRequest):
-            raise _Rehearsed(flight.errand)
-        super().launch(flight, paid=paid, work=work)
+def _is_rendered(order: ParsedCommand, screen: Screen) -> bool:
+    """Whether an answer is shown as a page; pipes, NO_COLOR and --plain get its plain text."""
+    return screen.styled and order.options.keys().isdisjoint({"plain", "fence", "json"})
 
 
 def _streams(order: ParsedCommand, screen: Screen) -> bool:
@@ -13488,84 +13867,74 @@ def _streams(order: ParsedCommand, screen: Screen) -> bool:
     return asks and screen.terminal and order.options.keys().isdisjoint({"json", "output", "fence"})
 
 
-class _Watch:
-    """What a person sees of a running call: its answer as it comes, else a line that moves.
-
-    The call's threads only leave things here; the main thread alone writes.
-    """
-
-    def __init__(self, order: ParsedCommand, screen: Screen) -> None:
-        job = order.arguments.get("job_id")
-        self.shown = ""  # of the answer
-        self.heard: list[str] = []
-        self._screen = screen
-        self._name = f"job {job}" if job else order.declared.word
-        self._latest = ""
-        self._began = time.monotonic()
-        self._held = ""  # what may be reasoning
-
-    def report(self, message: str) -> None:
-        """Note how far the call is."""
-        self._latest = f", {message}"
-
-    def show(self) -> None:
-        """Show what came of the answer since the last look, without reasoning before it."""
-        text = ""
-        while self.heard:
-            text += self.heard.pop(0)
-        if not self.shown:
-            self._held += text
-            start = self._held.lstrip().lower()
-            may_be_tag = len(start) < len("<think>") and "<think>".startswith(start)
-            text = "" if may_be_tag else without_reasoning(self._held)[0]
-        if text:
-            self.shown += text
-            with contextlib.suppress(CannotWrite):  # the end of the answer will tell
-                self._screen.data(text)
-
-    def tick(self) -> None:
-        """Show what is new, at least that time goes by."""
-        self.show()
-        if not self.shown:
-            age_s = int(time.monotonic() - self._began)
-            self._screen.status(f"{self._name}: {age_s} s{self._latest}")
-
-
-class CallEnd(NamedTuple):
-    """A call that is over, and what of its answer is on the screen already."""
-
-    outcome: Outcome
-    shown: str
-    call: Call
-
-
 def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> CallEnd:
     """Run the tool, in a thread of its own, so that Ctrl-C always finds somebody awake."""
     watch = _Watch(order, screen)
-    report = watch.report if screen.watched else None
-    call = Call(runtime, order.declared, report, patient=True)
+    call = Call(runtime, order.declared, watch.report if screen.watched else None, patient=True)
+    call.rehearses = "dry_run" in order.options
+    arguments = {**order.arguments, **({"confirm": True} if "yes" in order.options else {})}
+    if "confirm" not in arguments and screen.watched and _is_terminal(sys.stdin):
+        call.ask_user = functools.partial(watch.ask, call)
     pause_s = TICK_S
     if _streams(order, screen):
         call.hear, pause_s = watch.heard.append, STREAM_TICK_S
     flight = Request()
     runtime.take_slot(1.0)  # of 64, and nothing else runs yet
-    runtime.launch(flight, paid=False, work=lambda: run_tool(call, order.arguments))
+    runtime.launch(flight, paid=False, work=lambda: run_tool(call, arguments))
+    signal = 0
     try:
         while not flight.finished.wait(pause_s):
             watch.tick()
-    except KeyboardInterrupt:
-        # A request that was sent is paid for: a moment more may bring its answer into a job.
-        call.cancel()
-        runtime.settle(SIGNAL_GRACE_S)
-        screen.note(("\n" if watch.shown else "") + _interruption(order, call))
-        raise
+    except KeyboardInterrupt as stop:
+        signal = getattr(stop, "number", 2)
+        if not _drained(flight, runtime, screen, signal):
+            call.cancel()
+            runtime.settle(0.5)
+            screen.note(("\n" if watch.shown else "") + _interruption(order, call))
+            raise
     watch.show()
     screen.status("")
-    return CallEnd(flight.result(), watch.shown, call)
+    return CallEnd(flight.result(), watch, call, signal)
+
+
+def _drained(flight: Request, runtime: Runtime, screen: Screen, signal: int) -> bool:
+    """Whether the answer came for which a paid request was on its way when a signal came.
+
+    It is paid for, so it is waited for a little; the same signal again ends that at once.
+    """
+    end = time.monotonic() + EXIT_GRACE_S
+    if runtime.busy() and not flight.finished.is_set():
+        screen.note("Stopping. The request is paid for, so its answer is awaited for 10 s.")
+    while runtime.busy() and not flight.finished.is_set() and time.monotonic() < end:
+        try:
+            flight.finished.wait(TICK_S)
+        except KeyboardInterrupt as again:  # noqa: PERF203 - it is a wait
+            if getattr(again, "number", 2) == signal:
+                return False
+    return flight.finished.wait(TICK_S)
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end a call as Ctrl-C does; only the main thread can see to that."""
+    import signal
+
+    def stop(number: int, _frame: object) -> NoReturn:
+        raise Stopped(number)
+
+    numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
+    former = {}
+    with contextlib.suppress(ValueError):  # another thread, as in tests
+        former = {n: signal.signal(n, stop) for n in numbers if n}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def _interruption(order: ParsedCommand, call: Call) -> str:
-    """What became of a call that Ctrl-C stopped, and how to go on."""
+    """What became of a call that was stopped, and how to go on."""
     job_id = order.arguments.get("job_id", _kept_job(call))
     if job_id is not None:
         return f"Stopped waiting; job {job_id} is kept. Go on with: {_resuming(job_id, order)}"
@@ -13597,22 +13966,22 @@ def _awaited(order: ParsedCommand, runtime: Runtime, screen: Screen) -> CallEnd:
     """The end of a call, or of its job where the order is to wait for that."""
     ended = _ended(order, runtime, screen)
     # One call waits half an hour at most; a report may take longer.
-    while "wait" in order.options and _is_pending(ended.outcome):
+    while "wait" in order.options and _is_pending(ended.outcome) and not ended.signal:
         job_id = ended.outcome.structured["job_id"]
         if "job_id" not in order.arguments:
             screen.note(f"Job {job_id} runs. To wait for it elsewhere: {_resuming(job_id, order)}")
         follow = {"action": "result", "job_id": job_id, "wait_seconds": MAX_WAIT_S}
         follow["project"] = ended.outcome.structured["project"]
-        order = ParsedCommand(TOOLS[PREFIX + "jobs"], follow, order.options)
+        order = order._replace(declared=TOOLS[PREFIX + "jobs"], arguments=follow)
         ended = _ended(order, runtime, screen)
     return ended
 
 
 # ---- Showing
 
-_HERE: dict[Kind, str] = {  # what a message for MCP clients does not say
-    "authentication": f" On the command line: export {KEY_VARIABLE} or {KEY_FILE_VARIABLE}.",
-    "confirmation_required": " On the command line: add --confirm.",
+_ADVICE: dict[Kind, str] = {  # what a message for MCP clients says otherwise, or not at all
+    "invalid_request": "See {program} {word} --help.",
+    "confirmation_required": "Add --yes to agree beforehand.",
 }
 
 
@@ -13620,14 +13989,11 @@ def _reported(order: ParsedCommand, ended: CallEnd, screen: Screen) -> int:
     """Print how a call ended; returns the exit status."""
     outcome = ended.outcome
     if outcome.kind:
-        if ended.shown:
+        if ended.watch.shown:
             screen.note("")  # ends the line of what is shown already
-        screen.refuse(_error_line(order.declared, outcome))
+        screen.refuse(_error_line(order, ended, screen))
         return _STATUS_OF.get(outcome.kind, 1)
     status = _status_of_run(order, outcome)
-    if status == STILL_RUNNING:
-        resuming = _resuming(outcome.structured["job_id"], order)
-        screen.note(f"Still running. Read the result with: {resuming}")
     try:
         _print(order, ended, screen)
     except CannotWrite as error:
@@ -13640,17 +14006,35 @@ def _reported(order: ParsedCommand, ended: CallEnd, screen: Screen) -> int:
     return status
 
 
-def _error_line(declared: Tool, outcome: Outcome) -> str:
-    """A failure in a line, with the help of this command line in place of the tool's."""
-    hint = f"Run {PROGRAM} help {declared.word} for its arguments and examples."
-    text = _spoken(outcome.text.replace(help_hint(declared), hint))
-    text += _HERE.get(outcome.kind or "internal_error", "")
-    return f"{text} ({outcome.detail})" if outcome.detail else text
+def _error_line(order: ParsedCommand, ended: CallEnd, screen: Screen) -> str:
+    """A failure in a line: arguments as they were typed, calls as commands."""
+    kind, message = ended.outcome.kind or "internal_error", ended.outcome.bare
+    named, colon, rest = message.partition(": ")
+    fields = {field.name: field for field in _fields_of(order.declared.word)}
+    names = re.split(r", | and ", named)
+    if colon and all(name in fields for name in names):
+        flags = [order.typed.get(n) or (flags_of(fields[n]) or [n])[-1] for n in names]
+        message = f"{' and '.join(flags)} {rest}"
+        value = order.arguments.get(names[0])
+        near = nearest(value, SYNC_DEPTHS) if names == ["depth"] and isinstance(value, str) else ""
+        message += f" Did you mean {near}?" if near else ""
+    advice = _ADVICE.get(kind, "").format(program=PROGRAM, word=order.declared.word)
+    if kind == "authentication" and find_key(ended.call.settings).key is None:
+        advice = NO_KEY
+    detail = f" ({ended.outcome.detail})" if ended.outcome.detail else ""
+    mark = "" if screen.watched else f" [{kind}]"
+    line = f"{PROGRAM} {order.declared.word}: {spoken(message)} {advice}".rstrip()
+    return line + detail + mark
 
 
 def _status_of_run(order: ParsedCommand, outcome: Outcome) -> int:
     """The exit status of a call that succeeded; the run that it asks for may yet have failed."""
     word, action = order.declared.word, order.arguments.get("action")
+    if "threshold" in order.options and word == "decide":
+        answers = outcome.structured.get("answers", {}).values()
+        odds = [a["noul"] if a["type"] == "noul" else a["confidence"] for a in answers]
+        known = [p for p in odds if p is not None]
+        return UNLIKELY if not known or min(known) < order.options["threshold"] else 0
     awaits = "wait" in order.options or "wait_seconds" in order.arguments
     if not (awaits or action == "result" or word in {"ask", "chat"}):
         return 0
@@ -13660,22 +14044,80 @@ def _status_of_run(order: ParsedCommand, outcome: Outcome) -> int:
 
 
 def _print(order: ParsedCommand, ended: CallEnd, screen: Screen) -> None:
-    """Print a result in the form that was asked for."""
-    result, options = ended.outcome.structured, order.options
-    saves = "output" in options and result.get("answer")
-    if saves:
-        _save(options["output"], report_page(order, result), screen)
-        for line in re.findall(r"(?m)^.*Usage: .*$", _FENCED.split(ended.outcome.text)[-1])[-1:]:
-            screen.note(line)
+    """Print a result in the form that was asked for; what is no answer goes to standard error."""
+    outcome, options = ended.outcome, order.options
+    result = outcome.structured
     if "json" in options:
-        screen.data(json.dumps(result, ensure_ascii=False, indent=2) + "\n")
+        screen.data(escaped_json(result) + "\n")
+        return
+    if "output" in options and result.get("answer"):
+        _save(options["output"], report_page(order, result), screen)
     elif "csv" in options:
         screen.data(usage_csv(result))
-    elif order.declared.word == "usage" and screen.terminal:
-        screen.data(usage_bars(result, "\u2588" if screen.can_show("\u2588") else "#"))
-    elif not saves:
-        text = for_people(ended.outcome.text, fence="fence" in options)
-        screen.data(_unseen(text, ended.shown).rstrip("\n") + "\n", paint=True)
+    elif _is_pending(outcome) and not result.get("answer"):
+        if order.arguments.get("action") == "status" or order.declared.word == "research":
+            screen.data(f"Job {result['job_id']}: {result['status']}.\n")
+        resuming = _resuming(result["job_id"], order)
+        screen.note(f"Job {result['job_id']} goes on. Wait for it with: {resuming}")
+        return
+    elif isinstance(result.get("answer"), str) and "fence" not in options:
+        _print_answer(order, ended, screen)
+    else:
+        screen.data(_body(order, outcome, screen).rstrip("\n") + "\n")
+    _print_notes(order, result, screen)
+
+
+def _print_notes(order: ParsedCommand, result: Mapping[str, Json], screen: Screen) -> None:
+    """Warnings, and the line of usage, on standard error."""
+    for warning in result.get("warnings") or []:
+        screen.note(f"Warning: {spoken(warning)}", "33")
+    line = cost_line(result)
+    if line and "quiet" not in order.options:
+        screen.note(line, "2")
+
+
+def escaped_json(value: Json) -> str:
+    """Indented JSON in which whatever could steer a terminal stands as an escape."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    return re.sub(
+        r"[^\x20-\x7e\n]", lambda m: m[0] if m[0].isprintable() else json.dumps(m[0])[1:-1], text
+    )
+
+
+def cost_line(result: Mapping[str, Json]) -> str:
+    """What ran and what it cost, for people; empty where nothing was paid."""
+    usage = result.get("usage") or (result if "cost_usd" in result else {})
+    if not usage or (usage.get("cost_usd") is None and not result.get("model")):
+        return ""
+    routing = result.get("routing") or {}
+    picked = f" (picked as {routing['tier']})" if routing.get("selected_by") == "dynamic" else ""
+    depth = f" at depth {result['depth']}" if result.get("depth") else ""
+    tokens = usage.get("total_tokens", usage.get("input_tokens"))
+    seconds = (result.get("latency_ms") or 0) / 1000
+    parts = (
+        f"{result.get('model') or ''}{depth}{picked}".strip(),
+        "" if tokens is None else counted(tokens, "token"),
+        dollars(usage.get("cost_usd")),
+        f"{seconds:.1f} s" if seconds else "",
+        f"chat {result['chat_id']}" if result.get("chat_id") else "",
+        f"project {result['project']}" if result.get("project") != DEFAULT_PROJECT else "",
+    )
+    return f"Usage: {', '.join(filter(None, parts))}"
+
+
+def _print_answer(order: ParsedCommand, ended: CallEnd, screen: Screen) -> None:
+    """An answer and its sources: a page in a terminal, plain text elsewhere."""
+    outcome, watch = ended.outcome, ended.watch
+    result, quiet = outcome.structured, "quiet" in order.options
+    if watch.page:
+        watch.page.feed(_unseen(result["answer"], watch.shown))
+        watch.page.finish()
+        lines = [] if quiet else source_list(result, screen)
+        screen.show("\n".join(["", *lines, ""]) if lines else "")
+        return
+    inside = _FENCED.search(outcome.text)
+    text = result["answer"] if quiet or not inside else inside[2]
+    screen.data(_unseen(without_hidden(text), watch.shown).rstrip("\n") + "\n")
 
 
 def _unseen(text: str, shown: str) -> str:
@@ -13686,80 +14128,209 @@ def _unseen(text: str, shown: str) -> str:
     return text[at:] if "".join(text[:at].split()) == seen else f"\n\n{text}"
 
 
+def marked_sources(result: Mapping[str, Json]) -> list[tuple[str, Mapping[str, Json]]]:
+    """The sources, each with the markers that the answer uses for it, cited ones first."""
+    marks: dict[int, list[str]] = {}
+    for item in result.get("citations") or []:
+        marks.setdefault(item["source"], []).append(item["marker"])
+    sources = enumerate(result.get("sources") or [], 1)
+    pairs = [("".join(marks.get(number, [])), source) for number, source in sources]
+    return sorted(pairs, key=lambda pair: not pair[0])
+
+
+def source_list(result: Mapping[str, Json], screen: Screen) -> list[str]:
+    """The sources of an answer, for a terminal."""
+    from urllib.parse import urlsplit
+
+    pairs, lines = marked_sources(result), []
+    size = max((width_of(mark) for mark, _ in pairs), default=0) + 1
+    for mark, source in pairs:
+        url, date = without_hidden(source["url"]), f" ({source['date']})" if source["date"] else ""
+        head = f"{mark or '-':{size}}"
+        if screen.links and re.fullmatch(r"https?://[\x21-\x7e]+", url):
+            host = f" {urlsplit(url).hostname}{date}"
+            title = clipped(source["title"] or url, max(20, screen.width - size - width_of(host)))
+            lines.append(f"{head}{hyperlink(title, url)}{styled(host, '2')}")
+        else:
+            lines.append(head + clipped(f"{source['title']}{date}", screen.width - size))
+            lines.append(" " * size + styled(url, "2"))
+    return [styled("Sources", "1"), *lines] if lines else [styled("No sources.", "2")]
+
+
+_TABLES: dict[str, tuple[str, dict[str, str]]] = {  # of a command: its rows, head and key
+    "jobs": ("jobs", {"job": "job_id", "status": "status", "depth": "depth",
+                      "started": "started_at", "question": "query_excerpt"}),
+    "chat": ("chats", {"chat": "id", "messages": "message_count", "updated": "updated_at",
+                       "title": "title"}),
+    "projects": ("projects", {"project": "name", "created": "created_at", "USD a day": "daily_usd",
+                              "a month": "monthly_usd", "a call": "call_usd"}),
+    "models": ("models", {"USD per million tokens": "id", "input": "input", "output": "output",
+                          "cache read": "cache_read", "cache write": "cache_write"}),
+}  # fmt: skip
+
+
+def table_text(head: Sequence[str], rows: Sequence[Sequence[Json]], screen: Screen) -> str:
+    """Rows under a head, aligned in a terminal; in a pipe the rows alone, between tabs."""
+    texts = [[one_line("" if c is None else str(c), MAX_FIELD_CHARS) for c in r] for r in rows]
+    if not screen.terminal:
+        return "".join("\t".join(row) + "\n" for row in texts)
+    is_time = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
+    shown = [[ago(c) if is_time.fullmatch(c) else c or "-" for c in row] for row in texts]
+    first, *lines = aligned([head, *shown], screen.width)
+    return "\n".join([styled(first, "1") if screen.styled else first, *lines]) + "\n"
+
+
+def _body(order: ParsedCommand, outcome: Outcome, screen: Screen) -> str:
+    """What a result that is no answer shows on standard output."""
+    result, word = outcome.structured, order.declared.word
+    if word == "usage":
+        return usage_text(result, screen)
+    if word == "decide" and result["answers"]:
+        return decisions_table(result["answers"], screen)
+    field, columns = _TABLES.get(word, ("", {}))
+    if result.get(field) is not None and "fence" not in order.options:
+        rows = [{**row, **(row.get("pricing") or {})} for row in result[field]]
+        cells = [[row.get(key) for key in columns.values()] for row in rows]
+        for line in outcome.text.splitlines():  # what the table does not say
+            if " | " not in line and not line.startswith("Warning: "):
+                screen.note(spoken(line))
+        return table_text(list(columns), cells, screen) if cells else ""
+    # What is inside came from the web: it may name tools, but not in our words.
+    text = without_hidden(outcome.text)
+    if "fence" not in order.options:
+        text = _FENCED.sub(lambda found: found[2], text)
+    for warning in result.get("warnings") or []:
+        text = text.replace(f"Warning: {without_hidden(warning)}\n", "")
+    for ours in (result.get("message"), result.get("page")):
+        text = text.replace(ours, spoken(ours)) if isinstance(ours, str) and ours else text
+    return re.sub(r"\n[^\n]*\bUsage: [^\n]*\Z", "", text)
+
+
+def decisions_table(answers: Mapping[str, Mapping[str, Json]], screen: Screen) -> str:
+    """The answers to typed questions: name, type, answer, how likely it is."""
+    rows: list[list[Json]] = []
+    for name, found in answers.items():
+        answer, sure = found["choice"], found["confidence"]
+        if found["type"] == "noul":
+            answer, sure = "yes" if found["noul"] >= 0.5 else "no", found["noul"]
+        elif found["type"] == "score":
+            answer, sure = f"{found['score']:.2f}", None
+        rows.append([name, found["type"], answer, None if sure is None else f"{sure:.3f}"])
+    if screen.terminal:
+        rows = [[r[0], r[2], f"{r[3]} for yes" if r[1] == "noul" else r[3]] for r in rows]
+    return table_text(("question", "answer", "probability"), rows, screen)
+
+
+def report_page(order: ParsedCommand, result: Mapping[str, Json]) -> str:
+    """An answer as Markdown, its sources numbered, each with the markers that name it."""
+    asked = (order.arguments.get("query"), order.arguments.get("message"))
+    title = next(filter(None, (*asked, (result.get("job") or {}).get("query_excerpt"))), None)
+    pairs = [] if "quiet" in order.options else marked_sources(result)
+    lines = [f"# {one_line(title, MAX_TITLE_CHARS)}", ""] if title else []
+    lines += [str(result["answer"]).strip(), *(["", "## Sources", ""] if pairs else [])]
+    for number, (mark, source) in enumerate(pairs, 1):
+        name = re.sub(r"([\[\]\\])", r"\\\1", source["title"] or source["url"])
+        date = f", {source['date']}" if source.get("date") else ""
+        cited = f" (cited as {mark})" if mark else ""
+        lines.append(f"{number}. [{name}](<{source['url']}>){date}{cited}")
+    return without_hidden("\n".join(lines)).rstrip() + "\n"
+
+
 def _refuse_target(name: str) -> None:
     """Refuse a file that could not be written once its content is paid for."""
     from pathlib import Path
 
     try:
-        path = Path(name).resolve()
+        path = Path(name)
         reason = "it is not a regular file" if path.exists() and not path.is_file() else ""
+        path = path.resolve()
         if not path.parent.is_dir():
             reason = "no such folder"
         elif not os.access(path.parent, os.W_OK):
-            reason = "its folder cannot be written"
+            reason = reason or "its folder cannot be written"
     except (OSError, ValueError, RuntimeError) as error:
         reason = _why(error, "no usable name")
-    if reason and name != "-":
+    if reason:
         raise CannotWrite(f"{name}: {reason}; nothing was sent")
 
 
-def _save(name: str, content: str | bytes, screen: Screen) -> None:
+def _save(name: str, content: str, screen: Screen) -> None:
     """Write a file that the command line names, whole or CannotWrite; - is standard output."""
     from pathlib import Path
 
-    if name == "-" and isinstance(content, str):
+    if name == "-":
         screen.data(content)
         return
     try:
-        text_or_bytes = (
-            screen.clean(without_surrogates(content)) if isinstance(content, str) else content
-        )
-        replace_file(Path(name), text_or_bytes)
+        replace_file(Path(name), screen.clean(without_surrogates(content)))
     except (OSError, ValueError) as error:
         raise CannotWrite(f"{name}: {_why(error, 'no usable name')}") from None
     screen.note(f"Wrote {name}.")
 
 
-def report_page(order: ParsedCommand, result: Mapping[str, Json]) -> str:
-    """An answer as Markdown, its sources numbered, each with the markers that name it."""
-    marks: dict[int, list[str]] = {}
-    for item in result.get("citations") or []:
-        marks.setdefault(item["source"], []).append(item["marker"])
-    sources = result.get("sources") or []
-    asked = (order.arguments.get("query"), order.arguments.get("message"))
-    title = next(filter(None, (*asked, (result.get("job") or {}).get("query_excerpt"))), None)
-    lines = [f"# {one_line(title, MAX_TITLE_CHARS)}", ""] if title else []
-    lines += [str(result["answer"]).strip(), *(["", "## Sources", ""] if sources else [])]
-    for number, source in enumerate(sources, 1):
-        name = re.sub(r"([\[\]\\])", r"\\\1", source["title"] or source["url"])
-        date = f", {source['date']}" if source.get("date") else ""
-        cited = f" (cited as {', '.join(marks[number])})" if number in marks else ""
-        lines.append(f"{number}. [{name}](<{source['url']}>){date}{cited}")
-    return without_hidden("\n".join(lines)).rstrip() + "\n"
+# ---- Spending
+
+_EMPTY = dict.fromkeys(
+    ("calls", "errors", "total_tokens", "input_tokens", "output_tokens", "cost_nano_usd",
+     "calls_cost_computed", "calls_cost_unknown"), 0
+)  # fmt: skip
 
 
-def _with_shares(groups: Sequence[Mapping[str, Json]]) -> list[tuple[Mapping[str, Json], float]]:
-    """Each group with its cost as a share of the dearest one's."""
+def spending(result: Mapping[str, Json]) -> list[dict[str, Json]]:
+    """The groups; of days, those without a call among them: an axis must not skip any."""
+    from datetime import date, timedelta
+
+    groups = list(result["groups"])
+    if result["group_by"] != "day" or not groups or result["groups_truncated"]:
+        return groups
+    known = {group["key"]: group for group in groups}
+    ends = sorted(filter(None, (*known, result["since"], result["until"])))
+    first, last = date.fromisoformat(ends[0]), date.fromisoformat(ends[-1])
+    if (last - first).days > MAX_FILLED_DAYS:
+        return groups
+    days = [str(first + timedelta(days=n)) for n in range((last - first).days + 1)]
+    return [known.get(day, {"key": day, **_EMPTY, "cost_usd": "0"}) for day in days]
+
+
+def usage_text(result: Mapping[str, Json], screen: Screen) -> str:
+    """The spending of each group and under each cap: with bars in a terminal, between tabs else."""
+    groups, sums, caps = spending(result), result["totals"], result["caps"]
+    names = ("calls", "errors", "total_tokens")
+    if not screen.terminal:
+        rows = [[g["key"], *(g[name] for name in names), g["cost_usd"]] for g in groups]
+        rows.append(["total", *(sums[name] for name in names), sums["cost_usd"]])
+        money = ("spent_usd", "reserved_usd", "left_usd", "cap_usd")
+        rows += [[f"cap: {cap['name']}", *(cap[name] for name in money)] for cap in caps]
+        return table_text((), rows, screen)
+    block = "\u2588" if screen.can_show("\u2588") else "#"
     dearest = max([group["cost_nano_usd"] for group in groups], default=0) or 1
-    return [(group, group["cost_nano_usd"] / dearest) for group in groups]
-
-
-def usage_bars(result: Mapping[str, Json], block: str) -> str:
-    """The spending of each group, and under each cap, as a bar within 80 columns."""
-    sums, rows = result["totals"], []
-    for group, share in _with_shares(result["groups"]):
-        calls = f"{group['calls']} call{'s' * (group['calls'] != 1)}"
-        rows.append((group["key"], share, f"{'$' + group['cost_usd']:>13} {calls:>12}"))
-    for cap in result["caps"]:
-        share = min(float(cap["spent_usd"] or 0) / (float(cap["cap_usd"] or 0) or 1), 1)
-        figures = f"{'$' + (cap['spent_usd'] or '0'):>13} of ${cap['cap_usd']}"
-        rows.append((f"cap a {cap['window']}, {cap['scope']}", share, figures))
-    scope = f"project {cut(result['project'], 20)}" if result["project"] else "all projects"
-    lines = [f"Spent in {scope}: ${sums['cost_usd']} in {sums['calls']} calls"]
-    for key, share, figures in rows:
+    rows = []
+    for group in groups:
+        share = group["cost_nano_usd"] / dearest
         bar = block * max(round(BAR_CHARS * share), share > 0)  # what costs anything has a bar
-        lines.append(f"{one_line(key, 24):24} {bar:{BAR_CHARS}} {figures}")
-    return "\n".join([*lines, warning_lines(result["warnings"])]).rstrip() + "\n"
+        rows.append(
+            [
+                cut(group["key"], 24),
+                bar,
+                dollars(group["cost_usd"]),
+                group["calls"],
+                group["errors"],
+            ]
+        )
+    scope = f"project {cut(result['project'], 20)}" if result["project"] else "all projects"
+    failed = f", {counted(sums['errors'], 'error')}" if sums["errors"] else ""
+    lines = [
+        f"Spent in {scope}: {dollars(sums['cost_usd'])} in {counted(sums['calls'], 'call')}"
+        f"{failed}, {counted(sums['total_tokens'], 'token')}"
+    ]
+    head = (result["group_by"], "", "cost", "calls", "errors")
+    lines += [table_text(head, rows, screen)] if rows else [""]
+    for cap in caps:
+        amounts = [dollars(cap[name]) for name in ("spent_usd", "reserved_usd", "left_usd")]
+        figures = "{} spent, {} reserved, {} left".format(*amounts)
+        limit = f"{dollars(cap['cap_usd'])} a {cap['window']}"
+        lines.append(f"{one_line(cap['name'], 60)}, {limit}: {figures}")
+    return "\n".join(lines)
 
 
 def usage_csv(result: Mapping[str, Json]) -> str:
@@ -13770,7 +14341,7 @@ def usage_csv(result: Mapping[str, Json]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, Group._fields, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(result["groups"])
+    writer.writerows(spending(result))
     return out.getvalue()
 
 
@@ -13794,19 +14365,21 @@ def usage_page(results: Sequence[Mapping[str, Json]]) -> str:
     from html import escape
 
     sums, charts = results[0]["totals"], []
-    summary = f"${sums['cost_usd']} in {sums['calls']} calls. {' '.join(results[0]['warnings'])}"
+    calls = counted(sums["calls"], "call")
+    summary = f"${sums['cost_usd']} in {calls}. {' '.join(results[0]['warnings'])}"
     for result in results:
-        rows = []
-        for number, (group, share) in enumerate(_with_shares(result["groups"])):
-            y = 24 * number
+        rows, groups = [], spending(result)
+        dearest = max([group["cost_nano_usd"] for group in groups], default=0) or 1
+        for number, group in enumerate(groups):
+            y, size = 24 * number, 400 * group["cost_nano_usd"] / dearest
             key, cost = escape(one_line(group["key"], 28)), escape(f"${group['cost_usd']}")
             rows.append(
                 f'<text y="{y + 16}">{key}</text>'
-                f'<rect x="200" y="{y + 4}" width="{400 * share:.1f}" height="16" rx="3"/>'
-                f'<text x="{400 * share + 206:.1f}" y="{y + 16}">{cost}</text>'
+                f'<rect x="200" y="{y + 4}" width="{size:.1f}" height="16" rx="3"/>'
+                f'<text x="{size + 206:.1f}" y="{y + 16}">{cost}</text>'
             )
-        size = f'viewBox="0 0 720 {24 * max(len(rows), 1)}"'
-        charts += [f"<h2>By {result['group_by']}</h2>", f'<svg role="img" {size}>', *rows, "</svg>"]
+        box = f'viewBox="0 0 720 {24 * max(len(rows), 1)}"'
+        charts += [f"<h2>By {result['group_by']}</h2>", f'<svg role="img" {box}>', *rows, "</svg>"]
     return _PAGE.format(summary=escape(summary), charts="\n".join(charts))
 
 
@@ -13818,35 +14391,91 @@ Context = tuple["Settings", "Screen"]
 class Command(NamedTuple):
     """A word of the command line, and what the words behind it lead to: a status or a page."""
 
+    group: str
     summary: str
     run: Callable[[Sequence[str], Context], int | str]
     synopsis: str = ""  # of the words that may follow; none: no words
+    words: tuple[str, ...] = ()  # that complete it
 
 
 def run_words(declared: Tool, words: Sequence[str], scene: Context) -> int:
     """Run a tool's command."""
-    screen = scene[1]
-    # Nothing cuts what a terminal or a script gets.
-    settings = scene[0]._replace(max_result_chars=1 << 40)
-    order = read_words(declared, words, Stdin(Runtime(settings), screen.note))
+    settings, screen = scene
+    stdin = Stdin()
+    if declared.word == "chat" and not (set(words) - {"-c", "--newest"}) and not stdin.is_fed():
+        return _converse(words, scene)
+    order = read_words(declared, words, stdin)
+    settings, order = _for_a_shell(settings, order)
     for option in order.options.keys() & {"output", "html"}:
-        _refuse_target(order.options[option])
-    runtime = (_Rehearsal if "dry_run" in order.options else Runtime)(settings)
+        if order.options[option] in {"/dev/stdout", "/dev/fd/1"}:
+            order.options[option] = "-"
+        if order.options[option] != "-":
+            _refuse_target(order.options[option])
     for sentence in settings.warnings:
         screen.note(f"Warning: {sentence}")
+    with contextlib.closing(Runtime(settings)) as runtime, _stopped_by_signals():
+        return run_order(order, runtime, screen)
+
+
+def run_order(order: ParsedCommand, runtime: Runtime, screen: Screen) -> int:
+    """Run what a command line asks for; returns the exit status."""
     try:
+        _find_newest(order, runtime, screen)
         if "html" in order.options:
             return _save_charts(order, runtime, screen)
-        return _reported(order, _awaited(order, runtime, screen), screen)
-    except _Rehearsed as rehearsed:
-        errand: RequestPlan = rehearsed.args[0]
-        streams = errand.stream and (_streams(order, screen) or screen.watched)
-        streaming = {"stream": True} if streams else {}
-        screen.data(json_text({**errand.body, **streaming}) + "\n")
-        screen.note(f"Not sent: POST {settings.base_url}{errand.path}")
+        ended = _awaited(order, runtime, screen)
+        status = _reported(order, ended, screen)
+        return 128 + ended.signal if ended.signal else status
+    except Rehearsed as rehearsed:
+        plan: RequestPlan = rehearsed.args[0]
+        streams = plan.stream and (_streams(order, screen) or screen.watched)
+        screen.data(json_text({**plan.body, **({"stream": True} if streams else {})}) + "\n")
+        most = usd_text(documented_estimate(plan))
+        screen.note(f"Not sent: POST {runtime.settings.base_url}{plan.path}")
+        screen.note(f"It may cost up to {dollars(most)}, by documented prices.")
         return 0
-    finally:
-        runtime.close()
+
+
+def documented_estimate(plan: RequestPlan) -> int:
+    """The most that a request may cost, by what is written in this file alone."""
+    if plan.estimate_nano is not None:
+        return plan.estimate_nano
+    if plan.preset is None and plan.model not in {None, Settings().model}:
+        return model_estimate(None, plan.body)
+    return documented_nano(plan.preset)
+
+
+def _find_newest(order: ParsedCommand, runtime: Runtime, screen: Screen) -> None:
+    """Name the newest chat in an order that goes on with it."""
+    if "newest" not in order.options:
+        return
+    where = {name: value for name, value in order.arguments.items() if name == "project"}
+    listing = order._replace(arguments={**where, "action": "list", "limit": 1}, options={})
+    chats = _ended(listing, runtime, screen).outcome.structured.get("chats")
+    if not chats:
+        raise UsageError("there is no chat yet to go on with")
+    order.arguments["chat_id"] = chats[0]["id"]
+
+
+def _for_a_shell(settings: Settings, order: ParsedCommand) -> tuple[Settings, ParsedCommand]:
+    """What a person means who types it: nothing is cut, and files are named by where they are."""
+    from pathlib import Path
+
+    settings, arguments = settings._replace(max_result_chars=1 << 40), order.arguments
+    word, action, options = order.declared.word, arguments.get("action"), order.options
+    if "dry_run" in options and action not in {None, "send", "search", "index"}:
+        raise UsageError(f"--dry-run shows what is sent, and {action} sends nothing that costs")
+    if "newest" in options and (action != "send" or "chat_id" in arguments):
+        raise UsageError(f"{order.typed['newest']} goes with a message for the newest chat")
+    is_new = "newest" not in options and "chat_id" not in arguments
+    if (word, action) == ("chat", "send") and is_new and arguments.get("message", "").strip():
+        line = arguments["message"].strip().splitlines()[0]
+        arguments.setdefault("title", one_line(line, MAX_TITLE_CHARS))
+    if arguments.get("images") and settings.files_dir is None:
+        paths = [Path(name).resolve() for name in arguments["images"]]
+        arguments["images"] = [str(path) for path in paths]
+        settings = settings._replace(files_dir=paths[0].anchor)
+    return settings, order
 
 
 def _save_charts(order: ParsedCommand, runtime: Runtime, screen: Screen) -> int:
@@ -13862,237 +14491,108 @@ def _save_charts(order: ParsedCommand, runtime: Runtime, screen: Screen) -> int:
     return 0
 
 
-def run_help(words: Sequence[str], scene: Context) -> int | str:
-    """Show a page of the help; one word may name a tool, a topic or another command."""
+class _Conversation:
+    """A chat at a prompt: each line is a message, or a word with a slash before it."""
+
+    def __init__(self, runtime: Runtime, screen: Screen, *, newest: bool) -> None:
+        self._runtime, self._screen = runtime, screen
+        self._where = ["-c"] if newest else []
+        self._model: list[str] = []
+        self._pages: list[str] = []
+
+    def take(self, line: str) -> None:
+        """Do what a line says."""
+        command, _, rest = line.partition(" ")
+        if command == "/new":
+            self._where, self._pages = [], []
+        elif command == "/model":
+            self._model = [f"--model={rest}"] if rest else []
+        elif command == "/save" and rest:
+            _save(rest, "\n".join(self._pages), self._screen)
+        elif line.startswith("/"):
+            self._screen.note("There are /model ID, /new and /save FILE; Ctrl-D ends.")
+        elif line:
+            self._send(line)
+
+    def _send(self, line: str) -> None:
+        words = ["send", *self._where, *self._model, "--", line]
+        order = read_words(TOOLS[f"{PREFIX}chat"], words, Stdin())
+        order = _for_a_shell(self._runtime.settings, order)[1]
+        _find_newest(order, self._runtime, self._screen)
+        ended = _ended(order, self._runtime, self._screen)
+        _reported(order, ended, self._screen)
+        result = ended.outcome.structured
+        self._where = [f"--chat-id={result['chat_id']}"] if result.get("chat_id") else self._where
+        self._pages += [report_page(order, result)] if result.get("answer") else []
+
+
+def _converse(words: Sequence[str], scene: Context) -> int:
+    """A prompt for a conversation, until the end of the input."""
     settings, screen = scene
-    if settings.problems:
-        screen.note(f"Warning: {' '.join(settings.problems)}")
-    name = words[0].lower() if len(words) == 1 else ""
-    if PREFIX + name in TOOLS or name in TOPICS:
-        words = ["tool" if PREFIX + name in TOOLS else "topic", name]
-    elif name in COMMANDS:
-        return command_page(name)
-    usable = settings._replace(problems=(), warnings=())
-    return run_words(TOOLS[f"{PREFIX}help"], words, (usable, screen))
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401 - gives the prompt its history and keys
+    screen.note("A message a line. /model ID, /new, /save FILE; Ctrl-D ends.")
+    with contextlib.closing(Runtime(settings)) as runtime, _stopped_by_signals():
+        conversation = _Conversation(runtime, screen, newest=bool(words))
+        while True:
+            try:
+                conversation.take(input("> ").strip())
+            except EOFError:  # noqa: PERF203 - the loop waits for a person
+                screen.note("")
+                return 0
+            except (UsageError, CannotWrite) as error:
+                screen.refuse(f"{error}.")
+            except KeyboardInterrupt as stop:
+                if isinstance(stop, Stopped):
+                    raise
+                screen.note("")
 
 
-def reach_page(settings: Settings) -> str:
-    """Every host, file, variable and port that this program may touch, without any credentials."""
-    hosts = [settings.base_url]
-    for name, value in settings.proxies:
-        try:
-            host = value if name == "no_proxy" else read_proxy(name.upper(), value).address
-        except ToolError:
-            host = "cannot be used as an address"
-        hosts.append(f"{name}: {one_line(host, 200)}")
-    files = [f"{settings.data_dir}/{DATABASE}, with -wal, -shm and backup-*.db beside it"]
-    files += [f"{settings.key_file} (read, the key)"] if settings.key_file else []
-    files += [f"{settings.files_dir}/... (read, images)"] if settings.files_dir else []
-    files += ["on request: @FILE, and clients' files by setup and doctor (read)"]
-    files += ["on request: --output, --html, and a client's file by setup --write (written)"]
-    blocks = {"hosts": hosts, "files": files, "variables": [v.name for v in VARIABLES]}
-    blocks.update(ports=["none"], programs=["none"])
-    lines = ["\n  ".join([f"{name}:", *items]) for name, items in blocks.items()]
-    return "\n".join(lines) + "\n"
+# ---- The key
 
 
-COMMANDS: dict[str, Command] = {
-    **{
-        tool.word: Command(tool.summary, functools.partial(run_words, tool), "[FLAGS]")
-        for tool in TOOLS.values()
-    },
-    "help": Command(
-        "Explain the tools: help, help ask, help costs, help topic costs.", run_help, "[FLAGS]"
-    ),
-    "serve": Command(
-        "Run the MCP server on standard input and output.",
-        lambda _, scene: leave(serve(Runtime(scene[0]))),
-    ),
-    "audit": Command(
-        "Print every host, file and variable this program may touch.",
-        lambda _, scene: reach_page(scene[0]),
-    ),
-    "completion": Command(
-        "Print a script that completes commands and flags.",
-        lambda words, _: completion_script(words),
-        "bash|zsh|fish|powershell",
-    ),
-}
-
-_RULES = (
-    "A question may be words, @file, or come from a pipe, joined to the words:",
-    f'  cat build.log | {PROGRAM} ask "what went wrong?"',
-    "In a loop that reads a pipe add < /dev/null, or the command takes the rest.",
-    "A value that starts with a dash: --domains=-reddit.com, -- before a question.",
-    "A JSON value may be @file, or - for standard input.",
-    f"{PROGRAM} COMMAND --help lists flags; {PROGRAM} help compares them.",
-)
+NO_KEY = f"Make one at {KEYS_PAGE}, then store it: {PROGRAM} key set"
 
 
-def main_page() -> str:
-    """What `--help` prints."""
-    lines = [f"usage: {PROGRAM} COMMAND [WORDS] [FLAGS]", "", "commands:"]
-    for word, about in COMMANDS.items():
-        lines.append(f"  {word:11} {one_line(about.summary.partition(':')[0], 66)}")
-    lines += ["", "exit statuses:"]
-    lines += [f"  {number:<4} {words}" for number, words in STATUSES]
-    return "\n".join([*lines, "", *_RULES]) + "\n"
+def run_key(words: Sequence[str], scene: Context) -> int:
+    """Store the API key, say where it comes from, or remove the stored one."""
+    settings, screen = scene
+    action = words[0] if words else "status"
+    if action not in {"set", "status", "clear"} or len(words) > 1:
+        raise UsageError(f"{usage_line('key')}{_meant(action, ('set', 'status', 'clear'))}")
+    if action == "clear":
+        gone = clear_key(settings)
+        screen.note("The stored key is removed." if gone else "There is no stored key.")
+        return 0
+    if action == "status":
+        return _key_status(settings, screen)
+    stdin = Stdin()
+    if stdin.is_fed():
+        text = stdin.text()
+    else:
+        import getpass
+
+        screen.note(f"Keys are made at {KEYS_PAGE}.")
+        text = getpass.getpass("Perplexity API key (not shown): ")
+    key, flaw = read_key(text)
+    if key is None:
+        raise UsageError(f"the key {flaw}")
+    screen.note(f"Stored in {store_key(settings, key)}, readable by you alone.")
+    if find_key(settings).key != key:
+        screen.note(f"Warning: {find_key(settings).place} is set too, and comes first.")
+    return 0
 
 
-def short_page() -> str:
-    """What starting the program in a terminal prints."""
-    return (
-        f"{NAME} {__version__} is two programs.\n\n"
-        f'A command line:  {PROGRAM} ask "What is new in Python?"\n'
-        f"                 {PROGRAM} --help\n\n"
-        "An MCP server, when a client starts it with a pipe on standard input:\n"
-        f"                 {sys.executable} {os.path.realpath(__file__)}\n"
-    )
-
-
-def command_line(words: Sequence[str], settings: Settings, screen: Screen) -> int:
-    """Run one command line; returns its exit status and never raises."""
-    try:
-        found = _dispatched(words, (settings, screen))
-        if isinstance(found, str):
-            screen.data(found)
-        return found if isinstance(found, int) else 0
-    except UsageError as error:
-        word = f" {words[0]}" if words and words[0] in COMMANDS else ""
-        end = "" if str(error).endswith("?") else "."
-        screen.refuse(f"{PROGRAM}: {error}{end} {PROGRAM}{word} --help tells more.")
-        return 2
-    except CannotWrite as error:
-        if not error.quiet:
-            screen.refuse(f"{PROGRAM}: cannot write {error}.")
-        return 0 if error.quiet else 1
-    except ToolError as error:
-        screen.refuse(f"{PROGRAM}: {error.message}")
-        return _STATUS_OF.get(error.kind, 1)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - a person is told in a line, not in a traceback
-        screen.note(f"{PROGRAM}: something unexpected went wrong: {place_of(error)}.")
-        return 1
-
-
-def _without_transport(words: Sequence[str]) -> list[str]:
-    """The words of an older configuration, which named the transport: standard input or none."""
-    at = next((n for n, word in enumerate(words[:2]) if word.startswith("--transport")), None)
-    if at is None or (at == 1 and words[0] != "serve"):
-        return list(words)
-    named = words[at].partition("=")[2] or "".join(words[at + 1 : at + 2])
-    if named != "stdio":
-        raise UsageError("this server speaks over standard input and output only")
-    return ["serve"]
-
-
-def _dispatched(words: Sequence[str], scene: Context) -> int | str:
-    """The exit status, or the page, that the words lead to."""
-    if not words and not _is_terminal(sys.stdin):
-        words = ["serve"]  # where no person could be at the other end
-    words = _without_transport(words)
-    if not words:
-        scene[1].note(f"Standard input is a terminal; {PROGRAM} serve starts the server anyway.")
-        return short_page()
-    word, rest = words[0], words[1:]
-    if word in {"-V", "--version"}:
-        return f"{PROGRAM} {__version__}\n"
-    if word in {"-h", "--help"}:
-        return main_page()
-    if word not in COMMANDS:
-        hint = _meant(word, COMMANDS) or f"; choose from {', '.join(COMMANDS)}"
-        raise UsageError(f"{one_line(word, 40)}: there is no such command{hint}")
-    # Help is given however wrong the other words are.
-    if {"-h", "--help"} & set(rest[: rest.index("--")] if "--" in rest else rest):
-        return command_page(word)
-    if rest and not COMMANDS[word].synopsis:
-        raise UsageError(usage_line(word))
-    return COMMANDS[word].run(rest, scene)
-
-
-# ---- Completion of commands and flags, made from the declarations
-
-_BASH = """\
-_perplexity_pro() {
-  local offers="" word="${COMP_WORDS[COMP_CWORD]}"
-  case "${COMP_WORDS[1]}" in
-@bash@
-  esac
-  case "${COMP_WORDS[1]} ${COMP_WORDS[COMP_CWORD-1]}" in
-@values@
-  esac
-  [ "$COMP_CWORD" = 1 ] && offers="@commands@"
-  COMPREPLY=($(compgen -W "$offers" -- "$word"))
-}
-complete -o default -F _perplexity_pro perplexity-pro
-"""
-_SCRIPTS = {
-    "bash": _BASH,
-    "zsh": f"""\
-autoload -U +X compinit && compinit
-autoload -U +X bashcompinit && bashcompinit
-{_BASH}""",
-    "fish": "@fish@\n",
-    "powershell": """\
-Register-ArgumentCompleter -Native -CommandName perplexity-pro -ScriptBlock {
-  param($word, $ast, $at)
-  $offers = @{
-@powershell@
-  }
-  $command = "$($ast.CommandElements[1])"
-  $known = $offers.ContainsKey($command) -and $command -ne $word
-  $names = if ($known) { $offers[$command] } else { $offers.Keys | Sort-Object }
-  $names | Where-Object { $_ -like "$word*" } | ForEach-Object {
-    [System.Management.Automation.CompletionResult]::new($_)
-  }
-}
-""",
-}
-
-
-def _offers(command: str) -> list[tuple[str, Parameter | None]]:
-    """The actions and flags of a tool, or the words in the synopsis of another command."""
-    parameters = _parameters_of(command)
-    words = re.findall(r"[a-z.-]+", COMMANDS[command].synopsis)
-    actions = [word for one in parameters if one.place == "action" for word in one.choices]
-    flags = [(flag, one) for one in parameters for flag in one.flags]
-    return [*((word, None) for word in (*words, *actions)), *flags]
-
-
-def _fish_line(command: str, word: str, one: Parameter | None) -> str:
-    """A flag or another word for fish, with its description."""
-    import shlex
-
-    start = f"complete -c {PROGRAM} -n '__fish_seen_subcommand_from {command}'"
-    if one is None:
-        return f"{start} -f -a {word}"
-    value = f" -x -a '{' '.join(one.choices)}'" if one.choices else " -r" if one.value else ""
-    return f"{start} -l {word[2:]}{value} -d {shlex.quote(one.words)}"
-
-
-def completion_script(words: Sequence[str]) -> str:
-    """The script of a shell: its template, filled in from one list."""
-    import shlex
-
-    if len(words) != 1 or words[0] not in _SCRIPTS:
-        raise UsageError(usage_line("completion"))
-    offers = [(command, *offer) for command in COMMANDS for offer in _offers(command)]
-    after = [(c, " ".join(word for command, word, _ in offers if command == c)) for c in COMMANDS]
-    first = f"complete -c {PROGRAM} -n __fish_use_subcommand -f -a"
-    lines = {
-        "commands": [" ".join(COMMANDS)],
-        "bash": [f'    {command}) offers="{all_words}" ;;' for command, all_words in after],
-        "values": [
-            f'    "{command} {word}") offers="{" ".join(one.choices)}" ;;'
-            for command, word, one in offers
-            if one and one.choices
-        ],
-        "fish": [f"{first} {word} -d {shlex.quote(c.summary)}" for word, c in COMMANDS.items()],
-        "powershell": [f"    '{command}' = '{all_words}'.Split()" for command, all_words in after],
-    }
-    lines["fish"] += [_fish_line(*offer) for offer in offers]
-    return re.sub(r"@(\w+)@", lambda found: "\n".join(lines[found[1]]), _SCRIPTS[words[0]])
+def _key_status(settings: Settings, screen: Screen) -> int:
+    """Where the key comes from and whether the API takes it; of the key its last characters."""
+    found = find_key(settings)
+    if found.key is None:
+        raise ToolError("authentication", f"{found.problem} {NO_KEY}")
+    screen.data(f"From {found.place}, ending in {found.key[-4:]}.\n")
+    with contextlib.closing(Runtime(settings._replace(observe=False))) as runtime:
+        checked = _check_api(runtime)
+    screen.note(checked.text if checked.ok else checked.repair)
+    return 0 if checked.ok else 6
 
 
 # ---- Setting up clients
@@ -14401,16 +14901,355 @@ def _findings_page(findings: Sequence[Finding], *, ascii_only: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-COMMANDS["doctor"] = Command(
-    "Check interpreter, key, data, server, clients and network; costs nothing.",
-    run_doctor,
-    "[--offline] [--json]",
-)
-COMMANDS["setup"] = Command(
-    "Print or write the configuration of an MCP client, or one-click links.",
-    run_setup,
-    "[CLIENT [--write] | links]",
-)
+def reach_page(settings: Settings) -> str:
+    """Every host, file, variable and port that this program may touch, without any credentials."""
+    hosts = [settings.base_url]
+    for name, value in settings.proxies:
+        try:
+            host = value if name == "no_proxy" else read_proxy(name.upper(), value).address
+        except ToolError:
+            host = "cannot be used as an address"
+        hosts.append(f"{name}: {one_line(host, 200)}")
+    files = [f"{settings.data_dir}/{DATABASE}, with -wal, -shm and backup-*.db beside it"]
+    files += [f"{settings.key_file} (read, the key)"] if settings.key_file else []
+    files += [f"{settings.files_dir}/... (read, images)"] if settings.files_dir else []
+    files += ["on request: @FILE, and clients' files by setup and doctor (read)"]
+    files += ["on request: --output, --html, and a client's file by setup --write (written)"]
+    blocks = {"hosts": hosts, "files": files, "variables": [v.name for v in VARIABLES]}
+    blocks.update(ports=["none"], programs=["none"])
+    lines = ["\n  ".join([f"{name}:", *items]) for name, items in blocks.items()]
+    return "\n".join(lines) + "\n"
+
+
+def run_help(words: Sequence[str], scene: Context) -> int | str:
+    """Show a page of the help: of a command, a topic, or the tools as a model reads them."""
+    settings, screen = scene
+    if settings.problems:
+        screen.note(f"Warning: {' '.join(settings.problems)}")
+    name = words[-1].lower().removeprefix(PREFIX) if words else ""
+    if len(words) == 1 and name in COMMANDS:
+        return command_page(name)
+    if name == "settings":
+        table = [("variable", "default", "meaning"), *VARIABLES]
+        return "\n".join(aligned(table, screen.width, wrap=True)) + "\n"
+    known = [*COMMANDS, *TOPICS]
+    if len(words) == 1 and name not in {*TOPICS, "index", "tool", "topic"}:
+        shown = one_line(words[0], 40)
+        hint = _meant(name, known) or f"; try one of {', '.join(known)}"
+        screen.refuse(f"{PROGRAM} help: there is no help for {shown}{hint}.")
+        return 1
+    words = ["topic", name] if len(words) == 1 and name in TOPICS else words
+    usable = settings._replace(problems=(), warnings=())
+    return run_words(TOOLS[f"{PREFIX}help"], words, (usable, screen))
+
+
+# ---- All commands, and what is printed about them
+
+_GROUPS = {"ask": "ask", "keep": "keep what you find", "money": "money", "set up": "set up"}
+COMMANDS: dict[str, Command] = {
+    **{
+        word: Command(group, summary, functools.partial(run_words, TOOLS[PREFIX + word]), "[FLAGS]")
+        for word, group, summary in (
+            ("ask", "ask", "Answer one question from the web, with sources"),
+            ("search", "ask", "Find ranked pages, without an answer"),
+            ("research", "ask", "Have a long report written in the background"),
+            ("decide", "ask", "Judge a text or pictures: yes or no, which, how much"),
+            ("chat", "keep", "Hold a conversation; list, read or delete chats"),
+            ("jobs", "keep", "Read reports and late answers; list, cancel"),
+            ("embed", "keep", "Index files and saved texts, search them by meaning"),
+            ("projects", "keep", "List, delete or cap projects"),
+            ("usage", "money", "Show what was spent, by tool, model or day"),
+            ("models", "money", "List models with their prices"),
+        )
+    },
+    "key": Command(
+        "set up", "Store the API key, show where it comes from, remove it", run_key,
+        "[set | status | clear]", ("set", "status", "clear"),
+    ),
+    "setup": Command(
+        "set up", "Print or write the configuration of an MCP client", run_setup,
+        "[CLIENT [--write] | links]", (*CLIENTS, "links", "--write"),
+    ),
+    "doctor": Command(
+        "set up", "Check key, data, clients and network; costs nothing", run_doctor,
+        "[--offline] [--json]", ("--offline", "--json"),
+    ),
+    "audit": Command(
+        "set up", "Print every host, file and variable it may touch",
+        lambda _, scene: reach_page(scene[0]),
+    ),
+    "serve": Command(
+        "set up", "Run the MCP server on standard input and output",
+        lambda _, scene: leave(serve(Runtime(scene[0]))),
+    ),
+    "completion": Command(
+        "set up", "Print a script that completes commands and flags",
+        lambda words, _: completion_script(words), "bash|zsh|fish|powershell",
+        ("bash", "zsh", "fish", "powershell"),
+    ),
+    "help": Command(
+        "set up", "Explain a command or a topic", run_help,
+        "[COMMAND | TOPIC]", ("index", "tool", "topic", *TOPICS),
+    ),
+}  # fmt: skip
+
+_RULES = """\
+A question may be words, @FILE, or what is piped in where there are no words;
+- stands for standard input: cat build.log | perplexity-pro ask "why?" -
+A value that starts with a dash: --domains=-reddit.com, -- before a question.
+A JSON value may be @FILE, or - for standard input.
+
+Variables: PERPLEXITY_API_KEY (or: perplexity-pro key set), PERPLEXITY_DATA_DIR,
+PERPLEXITY_MODEL, PERPLEXITY_BUDGET_DAILY_USD, PERPLEXITY_CONFIRM_USD;
+perplexity-pro help settings lists all of them.
+More: perplexity-pro COMMAND --help, perplexity-pro help TOPIC, where a topic is
+@topics@;
+@home@
+"""
+_EXAMPLES = {  # those of the tools that people write in another way
+    "decide": (
+        'decide "The app crashes again!" --yes-no "Is the writer angry?"',
+        "decide @ticket.txt --choice team=bills,tech --score urgency=low,mid,high",
+        'decide @mail.txt --yes-no "Is it spam?" --threshold 0.9 && rm mail.txt',
+    ),
+    "search": ('search "python packaging" -j', "search rust zig --domains=-reddit.com"),
+    "embed": ("embed index notes.md report.md", 'embed search "how to bake bread"'),
+    "chat": ("chat", 'chat send "Remember: teal."', 'chat -c "Which colour was it?"'),
+    "research": ('research "Compare three vector databases" --wait -o report.md',),
+    "jobs": ("jobs", "jobs result 1 --wait"),
+    "projects": ("projects", "projects budget default --daily-usd 1.50"),
+}
+
+
+def main_page() -> str:
+    """What `--help` prints."""
+    lines = [
+        f"usage: {PROGRAM} COMMAND [WORDS] [FLAGS]",
+        "",
+        f'  {PROGRAM} ask "What is new in Python?"',
+        f'  {PROGRAM} research "Compare three vector databases" --wait -o report.md',
+        f"  {PROGRAM} setup claude-code",
+    ]
+    for group, title in _GROUPS.items():
+        lines += ["", f"{title}:"]
+        lines += [f"  {w:11} {c.summary}" for w, c in COMMANDS.items() if c.group == group]
+    lines += ["", "exit statuses:", *(f"  {number:<4} {words}" for number, words in STATUSES)]
+    rules = _RULES.replace("@topics@", ", ".join(TOPICS)).replace("@home@", HOMEPAGE)
+    return "\n".join([*lines, "", rules])
+
+
+def usage_line(command: str) -> str:
+    """How a command is written: what stands without a flag, in order."""
+    words = [f"usage: {PROGRAM} {command}"]
+    for field in _fields_of(command):
+        if field.arg.positional:
+            name = "|".join(field.shape.choices) or field.name.upper()
+            name += "..." * (field.name in _QUESTIONS)
+            words.append(name if field.required and field.name in _QUESTIONS else f"[{name}]")
+    return " ".join([*words, COMMANDS[command].synopsis]).rstrip()
+
+
+def command_page(command: str) -> str:
+    """What a command prints for --help."""
+    declared, width = TOOLS.get(PREFIX + command), COLUMNS - 1
+    about = COMMANDS[command].summary + "."
+    if declared and command != "help":
+        about = spoken(f"{declared.summary} Cost: {declared.cost}.")
+    lines = [*wrapped(usage_line(command), width), "", *wrapped(about, width)]
+    if command == "completion":
+        lines += [
+            "",
+            'To install it, put  eval "$(perplexity-pro completion bash)"  into ~/.bashrc.',
+        ]
+    fields = [field for field in _fields_of(command) if flags_of(field)]
+    lines += ["", "flags:"] if fields else []
+    for field in fields:
+        head = f"  {', '.join(flags_of(field))} {value_of(field)}"
+        again = " (may be repeated)" if _is_list(field) else ""
+        words = wrapped(f"{spoken(field_words(field))}{again}", width - 24)
+        lines += [f"{head:23} {words.pop(0)}"] if len(head) < 24 else [head]
+        lines += [" " * 24 + line for line in words]
+    if declared and command != "help":
+        lines += ["", "examples:", *_example_lines(declared)]
+    return "\n".join(lines) + "\n"
+
+
+def _example_lines(declared: Tool) -> list[str]:
+    """Examples as they are typed, a long one on several lines."""
+    import shlex
+
+    own = [f"{PROGRAM} {line}" for line in _EXAMPLES.get(declared.word, ())]
+    lines = own or [f"{PROGRAM} {shlex.join(words_of(declared, e))}" for e in declared.examples]
+    return [f"  {line}" for line in lines]
+
+
+def short_page() -> str:
+    """What starting the program in a terminal prints."""
+    return (
+        f"{NAME} {__version__} is two programs.\n\n"
+        f'A command line:  {PROGRAM} ask "What is new in Python?"\n'
+        f"                 {PROGRAM} --help\n\n"
+        "An MCP server, when a client starts it with a pipe on standard input:\n"
+        f"                 {sys.executable} {os.path.realpath(__file__)}\n"
+    )
+
+
+# ---- Completion: one table for all shells, a line for each place, what fits there behind `=`
+
+_SCRIPTS = {
+    "bash": """\
+# To install it: eval "$(perplexity-pro completion bash)" in ~/.bashrc
+_perplexity_pro_table='
+@table@
+'
+_perplexity_pro() {
+  local key line word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}"
+  local command=perplexity-pro
+  [ "$COMP_CWORD" -gt 1 ] && command="${COMP_WORDS[1]}"
+  for key in "$command $before" "$command"; do
+    while IFS= read -r line; do
+      [ "${line%%=*}" = "$key" ] || continue
+      COMPREPLY=($(compgen -W "${line#*=}" -- "$word"))
+      return
+    done <<< "$_perplexity_pro_table"
+  done
+}
+complete -o default -F _perplexity_pro perplexity-pro
+""",
+    "fish": """\
+# To install it: perplexity-pro completion fish > ~/.config/fish/completions/perplexity-pro.fish
+set -g __perplexity_pro_table '
+@table@
+'
+function __perplexity_pro
+    set -l words (commandline -opc)
+    set -l begin $words[1..2]
+    for key in "$begin[-1] $words[-1]" "$begin[-1]"
+        for line in (string split \\n -- $__perplexity_pro_table)
+            set -l parts (string split -m 1 = -- $line)
+            if test (count $parts) = 2; and test "$parts[1]" = "$key"
+                string split ' ' -- $parts[2]
+                return
+            end
+        end
+    end
+end
+complete -c perplexity-pro -a '(__perplexity_pro)'
+""",
+    "powershell": """\
+# To install it: perplexity-pro completion powershell >> $PROFILE
+$PerplexityProTable = @'
+@table@
+'@
+Register-ArgumentCompleter -Native -CommandName perplexity-pro -ScriptBlock {
+  param($word, $ast, $at)
+  $words = @($ast.CommandElements | ForEach-Object { "$_" } | Where-Object { $_ -ne $word })
+  $command = if ($words.Count -gt 1) { $words[1] } else { $words[0] }
+  foreach ($key in "$command $($words[-1])", "$command") {
+    foreach ($line in $PerplexityProTable -split "\\r?\\n") {
+      $name, $offers = $line -split '=', 2
+      if ($offers -and $name -eq $key) {
+        return $offers -split ' ' | Where-Object { $_ -like "$word*" } | ForEach-Object {
+          [System.Management.Automation.CompletionResult]::new($_)
+        }
+      }
+    }
+  }
+}
+""",
+}
+_SCRIPTS["zsh"] = f"""\
+# To install it: eval "$(perplexity-pro completion zsh)" in ~/.zshrc
+autoload -U +X compinit && compinit
+autoload -U +X bashcompinit && bashcompinit
+{_SCRIPTS["bash"].partition(chr(10))[2]}"""
+
+
+def completion_script(words: Sequence[str]) -> str:
+    """The script of a shell, with the table of what can stand where."""
+    if len(words) != 1 or words[0] not in _SCRIPTS:
+        raise UsageError(usage_line("completion"))
+    table = {PROGRAM: [*COMMANDS]}
+    for word, command in COMMANDS.items():
+        fields = _fields_of(word) if word != "help" else []
+        actions = [name for field in fields if _is_action(field) for name in field.shape.choices]
+        flags = [flag for field in fields for flag in flags_of(field)]
+        table[word] = [*command.words, *actions, *flags]
+        table[word] += [*COMMANDS] if word == "help" else []
+        for field in fields:
+            depths = RESEARCH_DEPTHS if word == "research" else SYNC_DEPTHS
+            values = {"depth": depths, "tier": TIERS}.get(field.name, field.shape.choices)
+            table.update({f"{word} {flag}": [*values] for flag in flags_of(field) if values})
+    lines = "\n".join(f"{key}={' '.join(offers)}" for key, offers in table.items())
+    return _SCRIPTS[words[0]].replace("@table@", lines)
+
+
+# ---- One command line
+
+
+def command_line(words: Sequence[str], settings: Settings, screen: Screen) -> int:
+    """Run one command line; returns its exit status and never raises."""
+    named = f"{PROGRAM} {words[0]}" if words and words[0] in COMMANDS else PROGRAM
+    try:
+        found = _dispatched(words, (settings, screen))
+        if isinstance(found, str):
+            screen.data(found)
+        return found if isinstance(found, int) else 0
+    except UsageError as error:
+        end = "" if str(error).endswith("?") else "."
+        screen.refuse(f"{named}: {error}{end} See {named} --help.")
+        return 2
+    except CannotWrite as error:
+        if not error.quiet:
+            screen.refuse(f"{PROGRAM}: cannot write {error}.")
+        return 0 if error.quiet else 1
+    except ToolError as error:
+        screen.refuse(f"{named}: {spoken(error.message)}")
+        return _STATUS_OF.get(error.kind, 1)
+    except KeyboardInterrupt as stop:
+        return 128 + getattr(stop, "number", 2)
+    except Exception as error:  # noqa: BLE001 - a person is told in a line, not in a traceback
+        screen.note(f"{PROGRAM}: something unexpected went wrong: {place_of(error)}.")
+        return 1
+
+
+def _without_transport(words: Sequence[str]) -> list[str]:
+    """The words of an older configuration, which named the transport: standard input or none."""
+    at = next((n for n, word in enumerate(words[:2]) if word.startswith("--transport")), None)
+    if at is None or (at == 1 and words[0] != "serve"):
+        return list(words)
+    named = words[at].partition("=")[2] or "".join(words[at + 1 : at + 2])
+    if named != "stdio":
+        raise UsageError("this server speaks over standard input and output only")
+    return ["serve"]
+
+
+def _dispatched(words: Sequence[str], scene: Context) -> int | str:
+    """The exit status, or the page, that the words lead to."""
+    try:  # whatever the locale, the words are UTF-8
+        words = [os.fsencode(word).decode() for word in words] if os.name != "nt" else words
+    except ValueError:
+        raise UsageError("the words are not UTF-8 text; nothing was sent") from None
+    if not words and not _is_terminal(sys.stdin):
+        words = ["serve"]  # where no person could be at the other end
+    words = _without_transport(words)
+    if not words:
+        scene[1].note(f"Standard input is a terminal; {PROGRAM} serve starts the server anyway.")
+        return short_page()
+    word, rest = words[0], words[1:]
+    if word in {"-V", "--version"}:
+        return f"{PROGRAM} {__version__}\n"
+    if word in {"-h", "--help"}:
+        return main_page()
+    if word not in COMMANDS:
+        hint = _meant(word, COMMANDS) or f"; choose from {', '.join(COMMANDS)}"
+        raise UsageError(f"{one_line(word, 40)}: there is no such command{hint}")
+    # Help is given however wrong the other words are.
+    if {"-h", "--help"} & set(rest[: rest.index("--")] if "--" in rest else rest):
+        return command_page(word)
+    if rest and not COMMANDS[word].synopsis:
+        raise UsageError(usage_line(word))
+    return COMMANDS[word].run(rest, scene)
 
 
 # ==== 20. Main ====================================================================================
@@ -14421,7 +15260,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line, or the MCP server where there are no words and no person."""
     settings = settings_now()
     words = sys.argv[1:] if argv is None else argv
-    return command_line(words, settings, own_screen(settings))
+    status = command_line(words, settings, Screen(sys.stdout, sys.stderr, settings))
+    leave(status)  # output that failed once must not be tried again at the interpreter's end
 
 
 if __name__ == "__main__":

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
+import io
 import json
 import math
 import os
 import queue
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +19,7 @@ import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from fake_perplexity import FakePerplexity
 
@@ -344,3 +348,71 @@ class ServerProcess(Client):
         self.wait()
         if self.process.stderr:
             self.process.stderr.close()
+
+
+# ---- The command line
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Said:
+    """What a command line left behind."""
+
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status, self.out, self.err = status, out, err
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Console:
+    """Runs command lines in this process, against a fake, with streams of its own."""
+
+    def __init__(self, fake: FakePerplexity, folder: str) -> None:
+        self.fake, self.folder = fake, folder
+        self.environ = {
+            "PERPLEXITY_API_KEY": fake.key,
+            "PERPLEXITY_BASE_URL": fake.url,
+            "PERPLEXITY_DATA_DIR": f"{folder}/data",
+            "PERPLEXITY_MAX_ATTEMPTS": "1",
+        }
+
+    def run(self, *words: str, **more: Any) -> Said:
+        """Run words; `tty` makes both outputs terminals, `stdin` is what is piped in."""
+        terminal, piped = more.pop("tty", False), more.pop("stdin", b"")
+        out, err = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
+        settings = pro.read_settings({**self.environ, **more})
+        screen = pro.Screen(out, err, settings)
+        with fed(piped) as descriptor:
+            stdin = functools.partial(pro.Stdin, descriptor)
+            with mock.patch.object(pro, "Stdin", stdin):
+                status = pro.command_line(words, settings, screen)
+        return Said(status, out.getvalue(), err.getvalue())
+
+    def line(self, line: str, **more: Any) -> Said:
+        return self.run(*shlex.split(line), **more)
+
+
+@contextlib.contextmanager
+def console() -> Iterator[Console]:
+    with tempfile.TemporaryDirectory() as folder, FakePerplexity() as fake:
+        yield Console(fake, folder)
+
+
+@contextlib.contextmanager
+def fed(text: bytes) -> Iterator[int]:
+    """A descriptor of a pipe on which the text came and which was then closed."""
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, text)
+        os.close(writer)
+        yield reader
+    finally:
+        os.close(reader)

@@ -16,13 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from support import ROOT, WAIT_S, pro
-from test_command import Console, console
+from support import ROOT, WAIT_S, Console, console, pro
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Json = Any
+
+
+class RawTerminal(io.BytesIO):
+    """The bytes of a stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 FOREIGN = '{\n  "mcpServers": {\n    "other": {"command": "x", "env": {"A": "b"}}\n  }\n}\n'
 
 
@@ -390,10 +398,10 @@ class Doctor(unittest.TestCase):
 
     def test_marks_and_repairs_fit_a_terminal_that_has_only_ascii(self) -> None:
         with machine() as (here, _):
-            raw = io.BytesIO()
+            raw = RawTerminal()
             out = io.TextIOWrapper(raw, encoding="ascii")
             settings = pro.read_settings({**here.environ, "PERPLEXITY_API_KEY": ""})
-            screen = pro.Screen(out, None)
+            screen = pro.Screen(out, None, settings)
             status = pro.command_line(["doctor", "--offline"], settings, screen)
             lines = raw.getvalue().decode("ascii").splitlines()
         self.assertEqual(status, 1)
