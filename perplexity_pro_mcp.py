@@ -919,7 +919,7 @@ def _proxies_of(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 # Set by terminals that open links; others would show the text without its address.
-_LINKING = frozenset({"TERM_PROGRAM", "VTE_VERSION", "WT_SESSION", "KITTY_WINDOW_ID"})
+_LINKING = ("TERM_PROGRAM", "VTE_VERSION", "WT_SESSION", "KITTY_WINDOW_ID")
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -947,7 +947,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         observe=_word_in(environ, "PERPLEXITY_OBSERVE", switches, problems) in switches[::2],
         colour=not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
         dumb=environ.get("TERM") == "dumb",
-        shows_links=bool(_LINKING.intersection(environ)) and environ.get("TERM") != "dumb",
+        shows_links=any(environ.get(name) for name in _LINKING) and environ.get("TERM") != "dumb",
         proxies=_proxies_of(environ),
         certificates=tuple(
             (name, environ[name]) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if environ.get(name)
@@ -1620,7 +1620,7 @@ def _key_in_file(name: str, shown: str) -> tuple[str | None, str]:
     path = Path(name)
     try:
         if not path.is_file():
-            return None, f"{shown} is no regular file"
+            return None, f"{shown} names no regular file"
         if os.name != "nt" and _mode_of(path) & 0o077:
             return None, f"{shown} can be read by others (chmod 600 it)"
         text = read_text(path, 4096)
@@ -13056,6 +13056,11 @@ class Screen:
                 self._err.flush()
 
 
+def own_screen(settings: Settings) -> Screen:
+    """The streams of this process."""
+    return Screen(sys.stdout, sys.stderr, settings)
+
+
 def _why(error: Exception, otherwise: str) -> str:
     """Why a file or stream refuses, in the system's words where it has any."""
     return getattr(error, "strerror", None) or otherwise
@@ -15008,9 +15013,9 @@ More: perplexity-pro COMMAND --help, perplexity-pro help TOPIC, where a topic is
 """
 _EXAMPLES = {  # those of the tools that people write in another way
     "decide": (
-        'decide "The app crashes again!" --yes-no "Is the writer angry?"',
-        "decide @ticket.txt --choice team=bills,tech --score urgency=low,mid,high",
-        'decide @mail.txt --yes-no "Is it spam?" --threshold 0.9 && rm mail.txt',
+        'decide "It crashes again!" --yes-no "Is the writer angry?"',
+        "decide @bug.txt --choice team=web,app --score urgency=low,high",
+        'decide @mail.txt --yes-no "Is it spam?" --threshold 0.9 || mail',
     ),
     "search": ('search "python packaging" -j', "search rust zig --domains=-reddit.com"),
     "embed": ("embed index notes.md report.md", 'embed search "how to bake bread"'),
@@ -15260,7 +15265,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line, or the MCP server where there are no words and no person."""
     settings = settings_now()
     words = sys.argv[1:] if argv is None else argv
-    status = command_line(words, settings, Screen(sys.stdout, sys.stderr, settings))
+    status = command_line(words, settings, own_screen(settings))
     leave(status)  # output that failed once must not be tried again at the interpreter's end
 
 

@@ -27,7 +27,7 @@ MODULE_POWERS = {
     "sqlite3": {9},
     "tempfile": set(),
     "shutil": {18},
-    "signal": {15},
+    "signal": {15, 18},
     "socketserver": {16},
     "threading": {0, 11, 15, 16},
     "webbrowser": {16},

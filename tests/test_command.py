@@ -952,7 +952,7 @@ class Help(unittest.TestCase):
 
     def test_examples_are_command_lines_that_can_be_read(self) -> None:
         with console() as here:
-            for name in ("ticket.txt", "notes.md", "report.md", "mail.txt"):
+            for name in ("ticket.txt", "notes.md", "report.md", "mail.txt", "bug.txt"):
                 Path(here.folder, name).write_text("text", "utf-8")
             before = Path.cwd()
             os.chdir(here.folder)
@@ -961,7 +961,7 @@ class Help(unittest.TestCase):
                     if declared.word == "help":
                         continue
                     page = here.line(f"help {declared.word}").out.partition("\nexamples:\n")[2]
-                    lines = re.findall(r"perplexity-pro ([^&\n]*)", page)
+                    lines = re.findall(r"perplexity-pro ([^|\n]*)", page)
                     self.assertTrue(lines, declared.word)
                     for line in lines:
                         read(shlex.split(line), b"piped")

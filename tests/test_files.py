@@ -239,7 +239,7 @@ class FindingTheKey(Scratch):
             "env block",
             "restart the client",
         ):
-            self.assertIn(words, found.problem)
+            self.assertIn(words, f"{found.problem} {found.todo}")
 
     def test_what_is_wrong_with_the_file_is_said_and_its_content_is_not(self) -> None:
         for content, words in {

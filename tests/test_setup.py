@@ -143,7 +143,7 @@ class Setup(unittest.TestCase):
                 with self.subTest(client=word):
                     self.assertEqual((said.status, said.out), (1, ""))
                     first, _, snippet = said.err.partition("\n")
-                    self.assertTrue(first.startswith("perplexity-pro: "), first)
+                    self.assertTrue(first.startswith("perplexity-pro setup: "), first)
                     self.assertIn(reason, first)
                     self.assertIn(snippet.strip(), here.line(f"setup {word}").out)
             self.assertEqual(path.read_text("utf-8"), "{")
@@ -154,7 +154,9 @@ class Setup(unittest.TestCase):
             for line in ("setup", "setup cursor --write"):
                 said = here.line(line)
                 self.assertEqual((said.status, said.out), (1, ""))
-                self.assertTrue(said.err.startswith("perplexity-pro: The current folder is gone;"))
+                self.assertTrue(
+                    said.err.startswith("perplexity-pro setup: The current folder is gone;")
+                )
                 self.assertEqual(said.err.count("\n"), 1)
 
     def test_wrong_words_are_2_and_name_what_was_meant(self) -> None:
