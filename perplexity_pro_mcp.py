@@ -12299,7 +12299,7 @@ SERVER = "perplexity"  # the key of our entry; short, since clients put it befor
 MAX_CLIENT_FILE_BYTES = 64 * 1024 * 1024  # some clients keep their whole history in it
 SUMMARY = "Cited answers, research, search, decisions, embeddings, with a ledger and spend caps"
 OLDER = "mcp-perplexity-pro"  # the package whose place this one takes
-_OWN = re.compile(rf"{OLDER}|{NAME}|perplexity_pro_mcp")
+_OWN = rf"{OLDER}|{NAME}|perplexity_pro_mcp"
 _QUESTION = {
     "type": "promptString",
     "id": "perplexity_api_key",
@@ -12540,6 +12540,7 @@ _TOML_TABLE = (  # our header, and the lines below it
     rf"(?m)^[ \t]*\[[ \t]*mcp_servers[ \t]*\.[ \t]*[\"']?{SERVER}[\"']?[ \t]*\][^\n]*\n"
     r"((?:(?![ \t]*\[)[^\n]*(?:\n|\Z))*)"
 )
+_YAML_ENTRY = rf"(?m)^[ \t]+[\"']?{SERVER}[\"']?:"
 _REMOTE = ("url", "serverUrl", "httpUrl", "headers", "http_headers", "bearer_token_env_var")
 
 
@@ -12611,15 +12612,9 @@ def _inserted(text: str, at: int, label: str, value: Json) -> str:
     filled = _skipped(blank, at + 1) < close - 1
     if filled and "\n" not in blank[at:close]:
         return f"{text[: at + 1]}{label}{json.dumps(value, ensure_ascii=False)}, {text[at + 1 :]}"
-    # Below a comment that ends the line of the bracket; the closing one keeps or gets its own line.
-    rest = re.compile(r"[ \t]*(?=\r?\n)").match(blank, at + 1)
-    where = rest.end() if rest else at + 1
-    if text.count("/*", at, where) != text.count("*/", at, where):
-        where = at + 1
     shown = line + unit + label + _pretty(value, unit).replace("\n", line + unit) + "," * filled
-    closing = "" if "\n" in blank[where:close] else line
-    behind = text[where:] if filled else text[where:].lstrip(" \t")
-    return text[:where] + shown + closing + behind
+    closing = "" if "\n" in blank[at:close] else line  # a bracket on our line gets its own
+    return text[: at + 1] + shown + closing + text[at + 1 :].lstrip(" \t" * bool(closing))
 
 
 def _with(text: str, path: tuple[str, ...], value: Json) -> str:
@@ -12651,8 +12646,7 @@ def _edited_json(client: Client, text: str, was: Json, document: dict[str, Json]
     if inputs is None:
         return _with(text, ("inputs",), [_QUESTION])
     blank = _blanked(text)
-    at, _ = dict(_members(blank, _skipped(blank, 0)))["inputs"]
-    return _inserted(text, at, "", _QUESTION)
+    return _inserted(text, dict(_members(blank, _skipped(blank, 0)))["inputs"][0], "", _QUESTION)
 
 
 def _edited_toml(client: Client, text: str, was: Json, document: dict[str, Json]) -> str:
@@ -12668,33 +12662,28 @@ def _edited_toml(client: Client, text: str, was: Json, document: dict[str, Json]
     body = re.sub(rf"(?m)^[ \t]*(?:{'|'.join(_REMOTE)})[ \t]*=[^\n]*(?:\n|\Z)", "", table[1])
     for name in (client.command, "args"):
         line = re.search(rf"(?m)^([ \t]*{name}[ \t]*=[ \t]*){_TOML_VALUE}", body)
-        ours = _inline(entry[name], " = ")
-        if line:
-            body = body[: line.end(1)] + ours + body[line.end() :]
-        else:
-            body = f"{name} = {ours}{end}{body}"
+        head, tail = (
+            (body[: line.end(1)], body[line.end() :]) if line else (f"{name} = ", end + body)
+        )
+        body = head + _inline(entry[name], " = ") + tail
     return text[: table.start(1)] + body + text[table.end(1) :]
 
 
 def _edited_yaml(client: Client, text: str, entry: dict[str, Json]) -> str:
     """YAML with our block as the first extension; the others are not even read."""
     end = "\r\n" if "\r\n" in text else "\n"
-    head = re.search(r"(?m)^extensions:[ \t]*(?:#.*)?\r?\n", text)
+    head = re.search(r"(?m)^extensions:[ \t]*(?:#.*)?\r?\n(?:[ \t]*(?:#.*)?\r?\n)*([ \t]*)", text)
     if not head and re.search(r"(?m)^(?:[\"']?extensions\b|[{\[%])", text):
         raise ValueError("its YAML is not written in the plain way that can be edited here")
-    first = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*([ \t]+)").match(text, head.end() if head else 0)
-    block = _block(client, entry, first[1] if head and first else "  ").replace("\n", end) + end
+    block = _block(client, entry, (head and head[1]) or "  ").replace("\n", end) + end
     if block in text:
         return text
-    if _has_yaml(text):
+    if re.search(_YAML_ENTRY, text):
         raise ValueError(f'it has a "{SERVER}" whose cmd and args are for you to change')
-    if head:
-        return text[: head.end()] + block + text[head.end() :]
-    return text + ("" if text.endswith("\n") or not text else end) + f"extensions:{end}{block}"
-
-
-def _has_yaml(text: str) -> bool:
-    return bool(re.search(rf"(?m)^[ \t]+[\"']?{SERVER}[\"']?:", text))
+    if not head:
+        text += ("" if text.endswith("\n") or not text else end) + f"extensions:{end}"
+    at = head.start(1) if head else len(text)
+    return text[:at] + block + text[at:]
 
 
 def _launch_of(client: Client, entry: Json) -> Launch | None:
@@ -12716,7 +12705,7 @@ def _wanted(client: Client, was: Json, fresh: dict[str, Json]) -> dict[str, Json
         return fresh
     if not isinstance(was, dict):
         raise ValueError(f'its "{SERVER}" is not an object')
-    if not re.search(_OWN, json.dumps([was.get(client.command), was.get("args")])):
+    if not re.search(_OWN, str([was.get(client.command), was.get("args")])):
         raise ValueError(f'its "{SERVER}" is another server: rename or remove that first')
     kept = {name: value for name, value in was.items() if name not in _REMOTE}
     if kept.get("type", "stdio") not in {"stdio", "local", client.type}:
@@ -12731,15 +12720,15 @@ def _masked(value: Json, known: str) -> Json:
         return {name: _masked(inner, known) for name, inner in value.items()}
     if isinstance(value, list):
         return [_masked(inner, known) for inner in value]
-    shown = isinstance(value, bool) or json.dumps(value) in known
-    return value if shown or given({"": str(value)}, "") is None else "\u2026"
+    shown = isinstance(value, bool) or repr(value) in known or given({"": str(value)}, "") is None
+    return value if shown else "\u2026"
 
 
 def _difference(name: str, client: Client, entries: Sequence[Json], fresh: Json) -> str:
     """What changes in our entry. It lands in logs and reports: no line of it is anyone else's."""
     import difflib
 
-    known = json.dumps([fresh, ["uvx", OLDER]])
+    known = repr([fresh, "uvx", OLDER])
     texts = [_block(client, _masked(entry, known)) if entry else "" for entry in entries]
     before, after = (without_hidden(text).splitlines() for text in texts)
     lines = difflib.unified_diff(before, after, name, f"{name} (new)", lineterm="", n=0)
@@ -12758,7 +12747,7 @@ class ClientPlan(NamedTuple):
 
 def _older(servers: Mapping[str, Json]) -> list[str]:
     """The names of the entries that start the older package."""
-    return [one_line(name, 60) for name, one in servers.items() if OLDER in json.dumps(one)]
+    return [one_line(name, 60) for name, one in servers.items() if OLDER in str(one)]
 
 
 def _planned(client: Client, path: Path, text: str | None, launch: Launch) -> ClientPlan:
@@ -12774,23 +12763,22 @@ def _planned(client: Client, path: Path, text: str | None, launch: Launch) -> Cl
     was = servers.get(SERVER)
     entry = _wanted(client, was, fresh)
     wanted = {**document, client.container: {**servers, SERVER: entry}}
-    if was is None and "${input:" in json_text(entry):
+    if was is None and launch.stored is None and "inputs" in read_json(client.beside):
         inputs = document.get("inputs", [])
         if not isinstance(inputs, list):
             raise ValueError('its "inputs" is not a list')
         asked = any(isinstance(one, dict) and one.get("id") == _QUESTION["id"] for one in inputs)
         wanted["inputs"] = inputs if asked else [_QUESTION, *inputs]
+    edit = _edited_json if client.format == "json" else _edited_toml
     if entry == was:
         new = old
     elif not old.strip():
         new = client_snippet(client, launch) + "\n"
-    else:
-        new = (_edited_json if client.format == "json" else _edited_toml)(client, old, was, wanted)
-        if _settings_in(client, new) != wanted:
-            raise ValueError("it is written in an unusual way")
+    elif _settings_in(client, new := edit(client, old, was, wanted)) != wanted:
+        raise ValueError("it is written in an unusual way")
     diff = _difference(path.name, client, (was, entry), fresh)
-    others = {name: one for name, one in servers.items() if name != SERVER}
-    return ClientPlan(path, text, mark + new, diff, _older(others))
+    servers.pop(SERVER, None)
+    return ClientPlan(path, text, mark + new, diff, _older(servers))
 
 
 def _refusal(client: Client, launch: Launch, problem: str) -> ToolError:
@@ -12858,17 +12846,15 @@ def _found(client: Client, path: Path) -> Found | None:
         if text is None:
             return None
         if client.format == "yaml":
-            return Found(client, path, _has_yaml(text))
+            return Found(client, path, bool(re.search(_YAML_ENTRY, text)))
         if client.format == "toml" and sys.version_info < (3, 11):
             return Found(client, path)
         servers = _settings_in(client, text.lstrip("\ufeff")).get(client.container, {})
     except (OSError, ValueError, RecursionError) as problem:
         return Found(client, path, problem=_reason(problem))
     ours = servers.pop(SERVER, None)
-    blank = '"YOUR_KEY"' in json.dumps(ours)
-    return Found(
-        client, path, ours is not None, _launch_of(client, ours), _older(servers), blank=blank
-    )
+    launch, blank = _launch_of(client, ours), "'YOUR_KEY'" in str(ours)
+    return Found(client, path, ours is not None, launch, _older(servers), blank=blank)
 
 
 def found_clients(place: Place) -> list[Found]:

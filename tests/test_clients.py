@@ -26,6 +26,7 @@ OLD = (
 )
 WITH_TOMLLIB = importlib.util.find_spec("tomllib") is not None
 tomllib: Any = importlib.import_module("tomllib") if WITH_TOMLLIB else None
+WITH_TABLES = unittest.skipUnless(WITH_TOMLLIB, "tables are edited from Python 3.11 on")
 POSIX = os.name != "nt"
 
 
@@ -275,8 +276,7 @@ class JsonFiles(Case):
             '\t\t"git": {"command": "g"}, // "}" is no end\n\t},\n\t"vim": true, // yes\n}\n'
         )
         new = merged("zed", text)
-        start = new.index('\n\t\t"perplexity"')
-        end = new.index('\n\t\t"git"')
+        start, end = new.index('\n\t\t"perplexity"'), new.index(" /* mine */")
         self.assertEqual(new[:start] + new[end:], text)
         self.assertEqual(merged("zed", new), new)
 
@@ -296,12 +296,12 @@ class JsonFiles(Case):
             ('{\n  "mcpServers": { }\n}', '{\n  "mcpServers": {\n', "  }\n}"),
             (
                 '{\n  "mcpServers": { // none\n\n  }\n}',
-                '{\n  "mcpServers": { // none\n',
-                "\n  }\n}",
+                '{\n  "mcpServers": {\n',
+                " // none\n\n  }\n}",
             ),
         ):
             new = merged("kiro", text, pro.Launch("x", ()))
-            self.assertEqual(new, head + body + tail, text)
+            self.assertEqual(new, (head + body + tail).replace("\n // none", " // none"), text)
 
     def test_arguments_that_stay_the_same_keep_their_form(self) -> None:
         args = '[ // mine\n"/home/u/perplexity_pro_mcp.py"\n]'
@@ -516,16 +516,19 @@ class TomlFiles(Case):
         '[mcp_servers.git]\ncommand = "git-mcp"\nargs = []\n\n[mcp_servers.git.env]\nT = "s"\n'
     )
 
+    @WITH_TABLES
     def test_the_table_goes_to_the_end(self) -> None:
         text = f'model = "o3" # best\n\n{self.OTHER_TABLE}'
         new = merged("codex", text)
         self.assertEqual(new, f"{text}\n{pro.client_snippet(client('codex'), LAUNCH)}\n")
         self.assertEqual(merged("codex", new), new)
 
+    @WITH_TABLES
     def test_a_last_line_without_an_end_gets_one(self) -> None:
         new = merged("codex", "a = 1")
         self.assertTrue(new.startswith("a = 1\n\n[mcp_servers.perplexity]\n"))
 
+    @WITH_TABLES
     def test_line_ends_are_kept(self) -> None:
         new = merged("codex", "a = 1\r\n")
         self.assertEqual(new.count("\n"), new.count("\r\n"))
@@ -533,6 +536,7 @@ class TomlFiles(Case):
         self.assertEqual(changed.count("\n"), changed.count("\r\n"))
         self.assertIn('command = "uvx"\r\n', changed)
 
+    @WITH_TABLES
     def test_of_a_table_that_is_there_only_two_values_change(self) -> None:
         text = (
             f'{self.OTHER_TABLE}\n[mcp_servers."perplexity"] # mine\n'
@@ -548,6 +552,7 @@ class TomlFiles(Case):
         self.assertEqual(new, wanted)
         self.assertEqual(merged("codex", new), new)
 
+    @WITH_TABLES
     def test_missing_arguments_are_added(self) -> None:
         own = "mcp-perplexity-pro"
         text = f'[mcp_servers.perplexity]\ncommand = "{own}"\nenabled = true\n'
@@ -594,7 +599,7 @@ class TomlFiles(Case):
                     merged(word, None), pro.client_snippet(client(word), LAUNCH) + "\n"
                 )
 
-    @unittest.skipUnless(WITH_TOMLLIB, "tables are edited from Python 3.11 on")
+    @WITH_TABLES
     def test_lists_over_lines_with_comments_are_read_whole(self) -> None:
         table = '[mcp_servers.perplexity]\ncommand = "uvx"\nargs = [\n"-q", # see [1]\n{0},\n]\n'
         new = merged("codex", table.format('"mcp-perplexity-pro"'))
@@ -603,14 +608,23 @@ class TomlFiles(Case):
         said = self.refused("codex", table.format('"x"'), "another server")
         self.assertNotIn("cannot be parsed", said)
 
-    @unittest.skipUnless(WITH_TOMLLIB, "tables are edited from Python 3.11 on")
+    @WITH_TABLES
+    def test_dates_and_numbers_of_any_kind_are_no_hindrance(self) -> None:
+        text = 'x = nan\ny = -inf\n[mcp_servers.perplexity]\ncommand = "uvx"\n'
+        text += 'args = ["mcp-perplexity-pro"]\nsince = 2026-11-30T10:00:00Z\n'
+        text += "[mcp_servers.other]\nsince = 2026-11-30\nratio = 0.1\n"
+        new = merged("codex", text)
+        self.assertEqual(new.count("2026-11-30"), 2)
+        self.assertIn('command = "/opt/py/bin/python3"', new)
+
+    @WITH_TABLES
     def test_an_own_table_ends_up_of_one_kind(self) -> None:
         own = '[mcp_servers.perplexity]\ncommand = "uvx"\nargs = ["mcp-perplexity-pro"]\n'
         far = 'url = "https://x/mcp"\nbearer_token_env_var = "T"\n'
         entry = tomllib.loads(merged("codex", own + far))["mcp_servers"]["perplexity"]
         self.assertEqual(set(entry), {"command", "args"})
 
-    @unittest.skipUnless(WITH_TOMLLIB, "tables are edited from Python 3.11 on")
+    @WITH_TABLES
     def test_what_looks_like_our_table_inside_a_text_is_no_table(self) -> None:
         inside = 'x = """\n[mcp_servers.perplexity]\ncommand = "a"\n"""\n'
         self.assertTrue(merged("codex", inside).startswith(inside))
@@ -682,7 +696,7 @@ class Differences(Case):
             for shape in (text, "\ufeff" + text, plain, many, many.replace(", ", ",\n")):
                 self.assertIn('+    "perplexity": {', self.hides(word, shape))
 
-    @unittest.skipUnless(WITH_TOMLLIB, "tables are edited from Python 3.11 on")
+    @WITH_TABLES
     def test_neither_in_toml(self) -> None:
         text = (
             'a = "hunter2"\n[mcp_servers.x.env]\nTOKEN = "s3cr3t"\nnotes = """\n'
