@@ -3226,8 +3226,12 @@ def _connect(
     try:
         db.execute(f"PRAGMA {pragma}")
         db.execute("PRAGMA synchronous = NORMAL")
-        # SQL must tell blank texts as Python does, so that both agree on what can be indexed.
+        # SQL must tell blank texts as Python does, so that both agree on what can be indexed, and
+        # rows come out as they are shown; what older servers stored was not cleaned.
         db.create_function("is_blank", 1, lambda text: not str(text or "").strip())
+        db.create_function("cleaned", 1, lambda text: text and without_hidden(str(text)))
+        db.create_function("iso", 1, lambda text: text and iso(str(text)))
+        db.create_function("usd", 1, usd_text)
         _user_version(db)  # opens the file and its log: until then nothing can fail
     except BaseException:
         db.close()
@@ -3520,7 +3524,7 @@ def _safe(value: Json) -> Json:
     if isinstance(value, str):
         return without_surrogates(value)
     if isinstance(value, int):
-        return value if abs(value) <= _LARGEST_KEPT else None
+        return value if abs(value) <= LARGEST else None
     if isinstance(value, float):
         return value if value - value == 0 else None
     return value if isinstance(value, bytes) else None
@@ -3555,21 +3559,6 @@ def _insert(db: sqlite3.Connection, table: str, verb: str = "INSERT", /, **value
 # Projects.
 
 
-class ProjectRow(NamedTuple):
-    """A project."""
-
-    name: str
-    created_at: str
-
-
-class DeletedProject(NamedTuple):
-    """What went with a project, and what stayed: its spend."""
-
-    rows_removed: int
-    rows_retained: int
-    running_jobs: int
-
-
 def project_id(db: sqlite3.Connection, name: str) -> int | None:
     """The project's id, or None."""
     return _number(db, "SELECT id FROM projects WHERE name = ?", name)
@@ -3587,10 +3576,14 @@ def ensure_project(db: sqlite3.Connection, name: str) -> int:
     return _insert(db, "projects", id=number, name=name, created_at=now_text()[:19])
 
 
-def list_projects(db: sqlite3.Connection) -> list[ProjectRow]:
-    """All projects by name."""
-    rows = db.execute("SELECT name, created_at FROM projects ORDER BY name")
-    return [ProjectRow(name, iso(created_at)) for name, created_at in rows]
+def list_projects(db: sqlite3.Connection) -> list[dict[str, Json]]:
+    """All projects by name, with their caps."""
+    return rows(
+        db,
+        """SELECT name, iso(created_at) AS created_at, usd(daily_nano) AS daily_usd,
+        usd(monthly_nano) AS monthly_usd, usd(call_nano) AS call_usd
+        FROM projects LEFT JOIN budgets ON project_name = name ORDER BY name""",
+    )
 
 
 def running_count(db: sqlite3.Connection, project_id: int) -> int:
@@ -3599,21 +3592,24 @@ def running_count(db: sqlite3.Connection, project_id: int) -> int:
     return _number(db, sql, project_id) or 0
 
 
-def delete_project(db: sqlite3.Connection, name: str) -> DeletedProject | None:
-    """Delete a project with all but its spend; None where there is none."""
+def delete_project(db: sqlite3.Connection, name: str) -> dict[str, Json] | None:
+    """Delete a project with all but its spend; what went and what stayed, None if it is gone."""
     number = project_id(db, name)
     if number is None:
         return None
     # What goes along with a chat is not counted.
-    sql = """SELECT (SELECT count(*) FROM chats WHERE project_id = :id)
+    sql = f"""SELECT (SELECT count(*) FROM chats WHERE project_id = :id)
         + (SELECT count(*) FROM research_jobs WHERE project_id = :id)
-        + (SELECT count(*) FROM embedding_chunks WHERE project_id = :id AND source <> 'chat')"""
-    removed = _number(db, sql, id=number)
-    running = running_count(db, number)
-    sql = "UPDATE usage_events SET project_id = NULL WHERE project_id = ?"
-    retained = _run(db, sql, number).rowcount
+        + (SELECT count(*) FROM embedding_chunks WHERE project_id = :id AND source <> 'chat')
+        AS rows_removed,
+        (SELECT count(*) FROM usage_events WHERE project_id = :id) AS rows_retained,
+        (SELECT count(*) FROM research_jobs WHERE project_id = :id AND {_RUNNING}) AS running_jobs
+        """
+    told = rows(db, sql, id=number)[0]
+    _run(db, "UPDATE usage_events SET project_id = NULL WHERE project_id = ?", number)
     _run(db, "DELETE FROM projects WHERE id = ?", number)
-    return DeletedProject(removed or 0, retained, running)
+    _run(db, "DELETE FROM budgets WHERE project_name = ?", name)
+    return told
 
 
 # Ledger.
@@ -3657,13 +3653,16 @@ _FIGURES = ", ".join(f"{name} = :{name}" for name in Event._fields)
 
 def _event_values(db: sqlite3.Connection, event: Event) -> dict[str, Json]:
     """An event's columns; an amount that cannot be stored is an unknown cost."""
-    if not isinstance(_safe(event.cost_nano_usd), int):
-        event = event._replace(cost_nano_usd=0, cost_source="none")
+    values = event._asdict()
+    for name, value in values.items():
+        if isinstance(value, (int, float)) and not value <= _LARGEST_KEPT:
+            values[name] = None
+    if not isinstance(values["cost_nano_usd"], int):
+        values.update(cost_nano_usd=0, cost_source="none")
     # The project may be gone by now, and its id may even be another's.
     sql = "SELECT id FROM projects WHERE id = ? AND name = ?"
-    project = _number(db, sql, event.project_id, event.project_name)
-    created_at = event.created_at or now_text()
-    return event._replace(project_id=project, created_at=created_at)._asdict()
+    values["project_id"] = _number(db, sql, event.project_id, event.project_name)
+    return {**values, "created_at": event.created_at or now_text()}
 
 
 def _recordable(db: sqlite3.Connection, event: Event) -> Event | None:
@@ -3709,38 +3708,6 @@ def add_event(db: sqlite3.Connection, event: Event) -> bool:
     return fresh is not None
 
 
-class UsageQuery(NamedTuple):
-    """What to report: days are `YYYY-MM-DD`, both inclusive."""
-
-    project: str | None = None
-    since: str | None = None
-    until: str | None = None
-    group_by: str = "tool"
-    limit: int = 20
-    offset: int = 0
-
-
-class Measures(NamedTuple):
-    """Sums over events; an unknown figure adds nothing."""
-
-    calls: int = 0
-    errors: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    total_tokens: int = 0
-    cost_nano_usd: int = 0
-    calls_cost_computed: int = 0
-    calls_cost_unknown: int = 0
-
-
-class UsageReport(NamedTuple):
-    """Totals over all that matched, and one page of groups."""
-
-    totals: Measures
-    groups: list[tuple[str, Measures]]
-    groups_total: int
-
-
 # An index that is in the order of the groups but holds none of the figures would be followed row
 # by row, at twice the time; an expression keeps SQLite from it.
 _GROUPINGS = {
@@ -3750,30 +3717,40 @@ _GROUPINGS = {
     "project": "coalesce(project_name, '(none)')",
     "day": "substr(created_at, 1, 10)",
 }
-_REPORTS = {
-    name: f"""SELECT {key}, count(*), sum(status <> 'ok'), sum(input_tokens),
-        sum(output_tokens), sum(total_tokens), sum(cost_nano_usd),
-        sum(cost_source = 'computed'), sum(cost_source = 'none')
-        FROM usage_events
+_MEASURES = """count(*) AS calls,
+    coalesce(sum(status <> 'ok'), 0) AS errors,
+    coalesce(sum(input_tokens), 0) AS input_tokens,
+    coalesce(sum(output_tokens), 0) AS output_tokens,
+    coalesce(sum(total_tokens), 0) AS total_tokens,
+    coalesce(sum(cost_nano_usd), 0) AS cost_nano_usd,
+    usd(coalesce(sum(cost_nano_usd), 0)) AS cost_usd,
+    coalesce(sum(cost_source = 'computed'), 0) AS calls_cost_computed,
+    coalesce(sum(cost_source = 'none'), 0) AS calls_cost_unknown"""
+
+
+def usage_report(
+    db: sqlite3.Connection, group_by: str, project: str | None, since: str | None, until: str | None
+) -> list[dict[str, Json]]:
+    """What was spent, in groups by `key`: dearest first, ties by key; days from the first on.
+
+    Days are `YYYY-MM-DD`, both inclusive. A day on which nothing was spent is there as well.
+    """
+    key = _GROUPINGS[group_by]
+    sql = f"""SELECT {key} AS key, {_MEASURES} FROM usage_events
         WHERE (:project IS NULL OR project_name = :project)
         AND (:since IS NULL OR created_at >= :since)
         AND (:until IS NULL OR created_at < :until || '~')
-        GROUP BY {key}"""
-    for name, key in _GROUPINGS.items()
-}
-
-
-def usage_report(db: sqlite3.Connection, query: UsageQuery) -> UsageReport:
-    """What was spent, grouped: dearest first, ties by key; days are the latest, in their order."""
-    rows = _run(db, _REPORTS[query.group_by], **query._asdict())
-    groups = [(str(key), Measures(*(int(n or 0) for n in figures))) for key, *figures in rows]
-    totals = [sum(figures) for figures in zip(Measures(), *(m for _, m in groups))]
-    by_day = query.group_by == "day"
-    groups.sort(key=lambda group: group[0], reverse=by_day)
-    if not by_day:
-        groups.sort(key=lambda group: -group[1].cost_nano_usd)
-    page = groups[query.offset : query.offset + query.limit]
-    return UsageReport(Measures(*totals), page[::-1] if by_day else page, len(groups))
+        GROUP BY {key} ORDER BY sum(cost_nano_usd) DESC, key"""
+    groups = rows(db, sql, project=project, since=since, until=until)
+    if group_by != "day" or not groups:
+        return groups
+    by_day = {group["key"]: group for group in groups}
+    # The report of no row at all is a row of zeros.
+    nothing = rows(db, f"SELECT '' AS key, {_MEASURES} FROM usage_events WHERE 0")[0]
+    sql = """WITH span(day) AS (SELECT :first UNION ALL SELECT date(day, '+1 day') FROM span
+        WHERE day < :last) SELECT day FROM span"""
+    days = [row["day"] for row in rows(db, sql, first=min(by_day), last=max(by_day))]
+    return [by_day.get(day) or {**nothing, "key": day} for day in days]
 
 
 def cost_history(
@@ -3789,8 +3766,8 @@ def cost_history(
 # Chats.
 
 
-class ChatRow(NamedTuple):
-    """A chat without its messages."""
+class Chat(NamedTuple):
+    """A stored chat; times are UTC."""
 
     id: int
     title: str
@@ -3799,8 +3776,8 @@ class ChatRow(NamedTuple):
     updated_at: str
 
 
-class MessageRow(NamedTuple):
-    """A message; all but the first four are set for answers only."""
+class Message(NamedTuple):
+    """A stored message; the last four belong to answers."""
 
     id: int
     role: str
@@ -3809,7 +3786,7 @@ class MessageRow(NamedTuple):
     response_id: str | None
     model: str | None
     preset: str | None
-    sources: list[dict[str, Json]]
+    sources: list[Json]
 
 
 class Turn(NamedTuple):
@@ -3834,52 +3811,39 @@ def _stored_sources(text: str | None) -> list[dict[str, Json]]:
     return [{"ids": [], **item} for item in found if isinstance(item, dict)]
 
 
-_CHATS = """SELECT id, title, (SELECT count(*) FROM chat_messages WHERE chat_id = chats.id),
-    created_at, updated_at FROM chats WHERE project_id = ?"""
-_MESSAGES = """SELECT id, role, content, created_at, response_id, model, preset, sources_json
-    FROM chat_messages WHERE chat_id = :chat AND (:before IS NULL OR id < :before)
-    ORDER BY id DESC LIMIT :limit"""
+_CHATS = """SELECT id, cleaned(title) AS title,
+    (SELECT count(*) FROM chat_messages WHERE chat_id = chats.id) AS message_count,
+    iso(created_at) AS created_at, iso(updated_at) AS updated_at FROM chats
+    WHERE project_id = :project"""
+_MESSAGES = """SELECT id, role, cleaned(content) AS content, iso(created_at) AS created_at,
+    response_id, model, preset, sources_json AS sources FROM chat_messages
+    WHERE chat_id = :chat AND (:before IS NULL OR id < :before) ORDER BY id DESC LIMIT :limit"""
 
 
-def _chat(row: tuple[Json, ...]) -> ChatRow:
-    *known, created_at, updated_at = row
-    return ChatRow._make((*known, iso(created_at), iso(updated_at)))
-
-
-def _message(row: tuple[Json, ...]) -> MessageRow:
-    number, role, content, created_at, *answer, sources = row
-    shown = (number, role, content, iso(created_at), *answer, _stored_sources(sources))
-    return MessageRow._make(shown)
-
-
-def chat_row(db: sqlite3.Connection, project_id: int, chat_id: int) -> ChatRow | None:
+def stored_chat(db: sqlite3.Connection, project_id: int, chat_id: int) -> Chat | None:
     """The chat, if the project has it."""
-    row = _run(db, f"{_CHATS} AND id = ?", project_id, chat_id).fetchone()
-    return _chat(row) if row else None
+    found = rows(db, f"{_CHATS} AND id = :id", project=project_id, id=chat_id)
+    return Chat(**found[0]) if found else None
 
 
 def list_chats(
     db: sqlite3.Connection, project_id: int, limit: int, offset: int = 0
-) -> tuple[list[ChatRow], int]:
+) -> tuple[list[Chat], int]:
     """A page of chats, the latest used first, and how many there are."""
-    sql = f"{_CHATS} ORDER BY updated_at DESC, id DESC LIMIT ? OFFSET ?"
-    rows = _run(db, sql, project_id, limit, offset)
+    sql = f"{_CHATS} ORDER BY updated_at DESC, id DESC LIMIT :limit OFFSET :offset"
+    found = rows(db, sql, project=project_id, limit=limit, offset=offset)
     total = _number(db, "SELECT count(*) FROM chats WHERE project_id = ?", project_id)
-    return [_chat(row) for row in rows], total or 0
+    return [Chat(**row) for row in found], total or 0
 
 
 def read_messages(
-    db: sqlite3.Connection, chat_id: int, limit: int, before: int | None = None
-) -> tuple[list[MessageRow], int]:
+    db: sqlite3.Connection, chat_id: int, limit: int = -1, before: int | None = None
+) -> tuple[list[Message], int]:
     """The last messages, or the last ones before an id, in order, and how many there are."""
-    rows = _run(db, _MESSAGES, chat=chat_id, before=before, limit=limit).fetchall()
+    found = rows(db, _MESSAGES, chat=chat_id, before=before, limit=limit)
     total = _number(db, "SELECT count(*) FROM chat_messages WHERE chat_id = ?", chat_id)
-    return [_message(row) for row in reversed(rows)], total or 0
-
-
-def history(db: sqlite3.Connection, chat_id: int) -> list[MessageRow]:
-    """All messages of a chat in order."""
-    return read_messages(db, chat_id, limit=-1)[0]
+    messages = [Message(**{**row, "sources": _stored_sources(row["sources"])}) for row in found]
+    return messages[::-1], total or 0
 
 
 def last_response_id(db: sqlite3.Connection, chat_id: int) -> str | None:
@@ -3914,7 +3878,7 @@ def store_turn(
 
 def delete_chat(db: sqlite3.Connection, project_id: int, chat_id: int) -> int | None:
     """Delete a chat with its messages and their vectors; how many messages, or None."""
-    chat = chat_row(db, project_id, chat_id)
+    chat = stored_chat(db, project_id, chat_id)
     if chat is None:
         return None
     _run(db, "DELETE FROM chats WHERE id = ?", chat_id)
@@ -4269,11 +4233,14 @@ def reopen_job(db: sqlite3.Connection, job_id: int) -> None:
     _run(db, sql, job_id)
 
 
-def set_budget(db: sqlite3.Connection, project: str, limits: Sequence[int | None]) -> None:
-    """Set a project's caps for day, month and call; None leaves one off."""
-    # A cap too large to be stored would be bound as NULL, which is none.
-    kept = [None if limit is None else min(limit, _LARGEST_KEPT) for limit in limits]
-    _run(db, "INSERT OR REPLACE INTO budgets VALUES (?, ?, ?, ?)", project, *kept)
+def set_budget(db: sqlite3.Connection, project: str, limits: Mapping[str, int | None]) -> None:
+    """Set some of a project's caps, by their windows; None lifts one."""
+    _run(db, "INSERT OR IGNORE INTO budgets (project_name) VALUES (?)", project)
+    for window, limit in limits.items():
+        # A cap too large to be summed with others is none that could ever bind.
+        kept = None if limit is None else min(limit, _LARGEST_KEPT)
+        column = dict(zip(CAP_WINDOWS, ("daily_nano", "monthly_nano", "call_nano")))[window]
+        _run(db, f"UPDATE budgets SET {column} = ? WHERE project_name = ?", kept, project)
 
 
 def project_caps(db: sqlite3.Connection, project: str | None = None) -> list[Cap]:
@@ -7670,19 +7637,19 @@ def note_new_project(call: Call, name: str) -> None:
         return
     with contextlib.suppress(ToolError), call.store.reading() as db:
         if project_id(db, name) is None:
-            near = nearest(name, [project.name for project in list_projects(db)])
+            near = nearest(name, [str(row["name"]) for row in list_projects(db)])
             hint = f"; did you mean {near}?" if near else "."
             call.warn(f"Filed under {name} (new project){hint}")
 
 
 def known_project(db: sqlite3.Connection, name: str) -> int:
-    """The id of an existing project."""
+    """The id of an existing project; 0 of the default one before its first use."""
     number = project_id(db, name)
-    if number is None:
-        raise ToolError(
-            "not_found", f"There is no project {name!r}; perplexity_projects list shows them."
-        )
-    return number
+    if number is None and name != DEFAULT_PROJECT:
+        near = nearest(name, [str(row["name"]) for row in list_projects(db)])
+        hint = f"did you mean {near!r}?" if near else "perplexity_projects list shows them."
+        raise ToolError("not_found", f"There is no project {name!r}; {hint}")
+    return number or 0
 
 
 # ---- Routing: which model answers a call
@@ -8041,29 +8008,6 @@ class ChatArgs(NamedTuple):
     project: Project = DEFAULT_PROJECT
 
 
-class ChatInfo(NamedTuple):
-    """A stored chat; times are UTC."""
-
-    id: int
-    title: str
-    message_count: int
-    created_at: str
-    updated_at: str
-
-
-class Message(NamedTuple):
-    """A stored message; the last four belong to answers."""
-
-    id: int
-    role: str
-    content: str
-    created_at: str
-    response_id: str | None
-    model: str | None
-    preset: str | None
-    sources: list[Json]
-
-
 class ChatResult(NamedTuple):
     """Result of perplexity_chat."""
 
@@ -8073,7 +8017,7 @@ class ChatResult(NamedTuple):
     citations: Annotated[list[Citation] | None, "send: each marker with its source"] = None
     sources: Annotated[list[Source] | None, "send: pages the run found or fetched"] = None
     chat_id: Annotated[int | None, "The chat; null for list and an unsaved first send"] = None
-    chat: Annotated[ChatInfo | None, "That chat's record"] = None
+    chat: Annotated[Chat | None, "That chat's record"] = None
     continuation: Annotated[str | None, "send: new, chained or replay"] = None
     answer_json: Annotated[Json, "Always null: send takes no json_schema"] = None
     status: Annotated[str | None, "send: completed, incomplete or in_progress"] = None
@@ -8088,7 +8032,7 @@ class ChatResult(NamedTuple):
     job_id: Annotated[int | None, "send: where the rest, or a late answer, can be read"] = None
     answer_chars: Annotated[int | None, "send: length of the whole answer"] = None
     next_offset: Annotated[int | None, "Where the rest of a long text begins"] = None
-    chats: Annotated[list[ChatInfo] | None, "list: chats, newest first"] = None
+    chats: Annotated[list[Chat] | None, "list: chats, newest first"] = None
     chats_total: Annotated[int | None, "list: all chats of the project"] = None
     messages: Annotated[list[Message] | None, "read: messages in order"] = None
     messages_total: Annotated[int | None, "read: all messages of the chat"] = None
@@ -8150,11 +8094,6 @@ def do_chat(call: Call, args: ChatArgs) -> ChatResult:
     return actions[args.action](call, args, project)
 
 
-def chat_info(row: ChatRow) -> ChatInfo:
-    """A stored chat as a result shows it."""
-    return ChatInfo(row.id, row.title, row.message_count, iso(row.created_at), iso(row.updated_at))
-
-
 def _no_chat(number: int | None, project: str) -> ToolError:
     return ToolError(
         "not_found",
@@ -8162,9 +8101,9 @@ def _no_chat(number: int | None, project: str) -> ToolError:
     )
 
 
-def _found_chat(db: sqlite3.Connection, number: int | None, project: str) -> ChatRow:
+def _found_chat(db: sqlite3.Connection, number: int | None, project: str) -> Chat:
     owner = project_id(db, project)
-    row = chat_row(db, owner, number) if owner is not None and number is not None else None
+    row = stored_chat(db, owner, number) if owner is not None and number is not None else None
     if row is None:
         raise _no_chat(number, project)
     return row
@@ -8188,7 +8127,7 @@ def _thread_of(call: Call, args: ChatArgs, project: str) -> _Thread:
         previous = None if args.replay else last_response_id(db, row.id)
         if previous is not None:
             return _Thread(row.id, "chained", previous, message)
-        turns = [message_item(m.role, m.content) for m in history(db, row.id)]
+        turns = [message_item(m.role, m.content) for m in read_messages(db, row.id)[0]]
     size = sum(len(turn["content"]) for turn in turns)
     if size > REPLAY_WARN_CHARS:
         call.warn(f"Replaying {size} stored characters: every such send costs more.")
@@ -8257,25 +8196,24 @@ def _cannot_continue(error: ToolError, thread: _Thread) -> ToolError:
     )
 
 
-def _stored_chat(call: Call, chat_id: int | None, project: str) -> ChatInfo | None:
+def _stored_chat(call: Call, chat_id: int | None, project: str) -> Chat | None:
     """The chat's record after a send; its absence must not cost the answer."""
     if chat_id is None:
         return None
     try:
         with call.store.reading() as db:
-            return chat_info(_found_chat(db, chat_id, project))
+            return _found_chat(db, chat_id, project)
     except ToolError:
         return None
 
 
 def _list_chats(call: Call, args: ChatArgs, project: str) -> ChatResult:
     with call.store.reading() as db:
-        owner = project_id(db, project)
         limit = min(args.limit or 20, 100)
-        rows, total = list_chats(db, owner, limit, args.offset) if owner else ([], 0)
+        rows, total = list_chats(db, known_project(db, project), limit, args.offset)
     result = ChatResult(
         action="list",
-        chats=[chat_info(row) for row in rows],
+        chats=rows,
         chats_total=total,
         truncated=False,
         project=project,
@@ -8292,13 +8230,13 @@ def _read_chat(call: Call, args: ChatArgs, project: str) -> ChatResult:
         raise invalid("offset", "goes on inside one message: name it by before_id, with limit 1.")
     with call.store.reading() as db:
         row = _found_chat(db, args.chat_id, project)
-        rows, total = read_messages(db, row.id, args.limit or 50, args.before_id)
-        more = bool(rows) and bool(read_messages(db, row.id, 1, rows[0].id)[0])
-    messages = [Message(*m._replace(created_at=iso(m.created_at))) for m in rows]
+        stored, total = read_messages(db, row.id, args.limit or 50, args.before_id)
+        more = bool(stored) and bool(read_messages(db, row.id, 1, stored[0].id)[0])
+    messages = [m._replace(sources=list(map(stored_source, m.sources))) for m in stored]
     result = ChatResult(
         action="read",
         chat_id=row.id,
-        chat=chat_info(row),
+        chat=row,
         messages=messages,
         messages_total=total,
         truncated=more,
@@ -8320,7 +8258,7 @@ def _read_chat(call: Call, args: ChatArgs, project: str) -> ChatResult:
     alone = result._replace(
         messages=[one._replace(content="", sources=[])],
         answer=one.content,
-        sources=[stored_source(entry) for entry in one.sources],
+        sources=one.sources,
     )
     part = fitted(
         alone,
@@ -8329,7 +8267,7 @@ def _read_chat(call: Call, args: ChatArgs, project: str) -> ChatResult:
         lambda at: call_text("chat", **where, before_id=one.id + 1, limit=1, offset=at),
         at=args.offset,
     )
-    shown = one._replace(content=part.answer or "", sources=jsonable(part.sources))
+    shown = one._replace(content=part.answer or "", sources=part.sources or [])
     return part._replace(messages=[shown], answer=None, sources=None, citations=None)
 
 
@@ -8859,8 +8797,7 @@ def _list_jobs(call: Call, args: JobsArgs, project: str) -> JobsResult:
     try:
         skipped = _refresh(call, project, warnings) if args.refresh else None
         with call.store.reading() as db:
-            owner = project_id(db, project)
-            rows, total = list_jobs(db, owner, args.limit, args.offset) if owner else ([], 0)
+            rows, total = list_jobs(db, known_project(db, project), args.limit, args.offset)
     except ToolError as error:
         if not unsaved:
             raise
@@ -9725,7 +9662,7 @@ def _count_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
     began = time.monotonic()
     combination = checked_combination(args.model, args.dimensions, args.encoding)
     with call.store.reading() as db:
-        number = project_id(db, args.project) or 0
+        number = known_project(db, args.project)
         groups = chunk_groups(db, number)
         chat, job = (unindexed(db, number, combination, source) for source in ("chat", "job"))
     result = EmbedResult(
@@ -9808,30 +9745,6 @@ class ModelsArgs(NamedTuple):
     offset: Offset = 0
 
 
-class Configured(NamedTuple):
-    """A model this server is set to use; `known` says whether the live list has it."""
-
-    name: str
-    id: str
-    known: bool
-
-
-class RoutingSetup(NamedTuple):
-    """The routing mode and its models."""
-
-    mode: str
-    models: list[Configured]
-
-
-class Presets(NamedTuple):
-    """What depths run on, out of the documentation."""
-
-    source: str
-    as_of: str
-    presets: list[dict[str, str]]
-    note: str
-
-
 class ModelsResult(NamedTuple):
     """Result of perplexity_models."""
 
@@ -9839,8 +9752,8 @@ class ModelsResult(NamedTuple):
     providers: Annotated[list[str], "Every provider of the live list"]
     stale: Annotated[bool, "An older cached list, because the API did not answer"]
     age_seconds: Annotated[float, "Seconds since the list was fetched"]
-    routing: Annotated[RoutingSetup, "The routing mode and the models it uses"]
-    presets: Annotated[Presets, "Depths and what they run on, from the documentation"]
+    routing: Annotated[dict[str, Json], "The routing mode and the models it uses"]
+    presets: Annotated[dict[str, Json], "Depths and what they run on, from the documentation"]
     warnings: Annotated[list[str], "Things worth knowing about this result"]
     models_total: Annotated[int, "Models that match, whether listed here or not"] = 0
     untrusted: Json = UNTRUSTED
@@ -9848,37 +9761,28 @@ class ModelsResult(NamedTuple):
     def text(self) -> str:
         """A table of models, the routing and the presets."""
         rows = [("USD per million tokens", "input", "output", "cache read", "cache write")]
-        for model in self.models:
-            price = model.pricing
-            prices = (price.input, price.output, price.cache_read, price.cache_write)
-            rows.append((model.id, *("-" if p is None else f"{p}" for p in prices)))  # type: ignore[arg-type]
+        rows += [(model.id, *model.pricing[:4]) for model in self.models]  # type: ignore[misc]
         used = "; ".join(
-            f"{m.name}: {m.id}{'' if m.known else ' (not in the live list)'}"
-            for m in self.routing.models
+            f"{m['name']}: {m['id']}{'' if m['known'] else ' (not in the live list)'}"
+            for m in self.routing["models"]
         )
-        depths = ", ".join(f"{p['name']} ({p['model']})" for p in self.presets.presets)
+        presets = self.presets
+        depths = ", ".join(f"{p['name']} ({p['model']})" for p in presets["presets"])
         age = f"{'Stale list, ' if self.stale else ''}{self.age_seconds:.0f} s old"
         return (
             f"{self.models_total} models, {age}. Providers: {', '.join(self.providers)}.\n"
             f"{without_hidden(tabulated(rows))}\n{warning_lines(self.warnings)}"
-            f"Routing {self.routing.mode}: {used}.\n"
-            f"Depths (documentation of {self.presets.as_of}): {depths}. {self.presets.note}"
+            f"Routing {self.routing['mode']}: {used}.\n"
+            f"Depths (documentation of {presets['as_of']}): {depths}. {presets['note']}"
         )
 
 
-_PRESETS = Presets(
-    "documentation",
-    PRESETS_AS_OF,
-    [{"name": name, "model": model} for name, model in PRESET_MODELS.items()],
-    "Copied from Perplexity's documentation; the model behind a name can change.",
-)
-
-
-def configured_models(settings: Settings, known: set[str]) -> RoutingSetup:
-    """The models this server is set to use."""
-    named = settings.tiers or (("default", settings.model),)
-    models = [Configured(name, number, number in known) for name, number in named]
-    return RoutingSetup(settings.routing, models)
+_PRESETS = {
+    "source": "documentation",
+    "as_of": PRESETS_AS_OF,
+    "presets": [{"name": name, "model": model} for name, model in PRESET_MODELS.items()],
+    "note": "Copied from Perplexity's documentation; the model behind a name can change.",
+}
 
 
 @tool(
@@ -9893,15 +9797,21 @@ def configured_models(settings: Settings, known: set[str]) -> RoutingSetup:
 def do_models(call: Call, args: ModelsArgs) -> ModelsResult:
     """List models."""
     listed, age, stale = catalog_of(call, refresh=args.refresh)
-    provider = (args.provider or "").strip().lower()
+    provider, known = (args.provider or "").strip().lower(), {model.id for model in listed}
     found = [m for m in listed if not provider or m.provider.lower() == provider]
     providers = sorted({model.provider for model in listed})
+    used = call.settings.tiers or (("model", call.settings.model),)
     result = ModelsResult(
         models=found[args.offset :],
         providers=providers,
         stale=stale,
         age_seconds=round(age, 1),
-        routing=configured_models(call.settings, {model.id for model in listed}),
+        routing={
+            "mode": call.settings.routing,
+            "models": [
+                {"name": name, "id": number, "known": number in known} for name, number in used
+            ],
+        },
         presets=_PRESETS,
         warnings=[*call.settings.warnings, *call.warnings],
         models_total=len(found),
@@ -9935,21 +9845,13 @@ class ProjectsArgs(NamedTuple):
     offset: Offset = 0
 
 
-class ProjectInfo(NamedTuple):
-    """A project with its caps; the time is UTC."""
-
-    name: str
-    created_at: str
-    daily_usd: str | None = None
-    monthly_usd: str | None = None
-    call_usd: str | None = None
-
-
 class ProjectsResult(NamedTuple):
     """Result of perplexity_projects."""
 
     action: Annotated[str, "The action that ran"]
-    projects: Annotated[list[ProjectInfo] | None, "list: projects; budget: the one"] = None
+    projects: Annotated[
+        list[dict[str, Json]] | None, "list: projects with their caps; budget: the one"
+    ] = None
     project: Annotated[str | None, "delete, budget: the project"] = None
     rows_removed: Annotated[int | None, "delete: chats, jobs and chunks removed"] = None
     rows_retained: Annotated[int | None, "delete: spend records kept under its name"] = None
@@ -9965,7 +9867,7 @@ class ProjectsResult(NamedTuple):
                 f"{notes}Deleted project {self.project}: {self.rows_removed} rows removed, "
                 f"{self.rows_retained} spend records kept."
             )
-        rows = [tuple(project) for project in self.projects or []]
+        rows = [tuple(project.values()) for project in self.projects or []]
         head = ("project", "created", "USD a day", "a month", "a call")
         return f"{notes}{tabulated([head, *rows]) if rows else 'No projects yet.'}"
 
@@ -9991,20 +9893,13 @@ def _delete(call: Call, name: str) -> ProjectsResult:
         deleted = delete_project(db, name)
     if deleted is None:
         raise ToolError("not_found", f"There is no project {name!r}.")
-    return ProjectsResult(
-        action="delete",
-        project=name,
-        rows_removed=deleted.rows_removed,
-        rows_retained=deleted.rows_retained,
-        running_jobs=deleted.running_jobs,
-        warnings=[_running_note(deleted.running_jobs)] if deleted.running_jobs else [],
-    )
+    running = deleted["running_jobs"]
+    notes = [_running_note(running)] if running else []
+    return ProjectsResult(action="delete", project=name, warnings=notes, **deleted)
 
 
-def _amount(name: str, text: str | None, kept: int | None) -> int | None:
-    """A cap to set; without a text the one there is."""
-    if text is None:
-        return kept
+def _amount(name: str, text: str) -> int | None:
+    """A cap to set, or None to lift it."""
     if text.strip().lower() == "none":
         return None
     nano = read_usd(text.strip())
@@ -10013,33 +9908,43 @@ def _amount(name: str, text: str | None, kept: int | None) -> int | None:
     return nano
 
 
-def _with_caps(row: ProjectRow, caps: list[Cap]) -> ProjectInfo:
-    own = {cap.window: usd_text(cap.limit_nano) for cap in caps if cap.scope == row.name}
-    return ProjectInfo(
-        row.name, iso(row.created_at), own.get("day"), own.get("month"), own.get("call")
-    )
-
-
 def _budget(call: Call, args: ProjectsArgs, name: str) -> ProjectsResult:
     """Set or show a project's caps; raising or lifting one is the user's to decide."""
-    with call.store.reading() as db:
-        own = {cap.window: cap.limit_nano for cap in project_caps(db, name)}
-    limits = (
-        _amount("daily_usd", args.daily_usd, own.get("day")),
-        _amount("monthly_usd", args.monthly_usd, own.get("month")),
-        _amount("call_usd", args.call_usd, own.get("call")),
-    )
-    kept = zip(CAP_WINDOWS, limits)
-    looser = any(w in own and (new is None or new > own[w]) for w, new in kept)
-    question = f"This raises or lifts a spend cap of project {name!r}."
-    if looser and not call.confirmed(f"{question} Do it?"):
-        raise call.unconfirmed(question)
-    with call.store.writing() as db:
-        ensure_project(db, name)
-        set_budget(db, name, limits)
-        row = next(row for row in list_projects(db) if row.name == name)
-        info = _with_caps(row, project_caps(db, name))
-    return ProjectsResult(action="budget", project=name, projects=[info])
+    given = {
+        "daily_usd": args.daily_usd,
+        "monthly_usd": args.monthly_usd,
+        "call_usd": args.call_usd,
+    }
+    limits = {
+        window: _amount(argument, text)
+        for window, (argument, text) in zip(CAP_WINDOWS, given.items())
+        if text is not None
+    }
+    agreed = False
+    while True:
+        # Read and written under one lock, so that nobody's change in between is undone; the user
+        # is asked outside it, and what there is then is looked at again.
+        with call.store.writing() as db:
+            known_project(db, name)
+            own = {cap.window: cap.limit_nano for cap in project_caps(db, name)}
+            looser = {
+                window: limit
+                for window, limit in limits.items()
+                if window in own and (limit is None or limit > own[window])
+            }
+            if agreed or not looser:
+                ensure_project(db, name)
+                set_budget(db, name, limits)
+                info = next(row for row in list_projects(db) if row["name"] == name)
+                return ProjectsResult(action="budget", project=name, projects=[info])
+        changes = ", ".join(
+            f"{window} from {usd_text(own[window])} to {usd_text(limit) or 'none'}"
+            for window, limit in looser.items()
+        )
+        question = f"This raises or lifts a spend cap of project {name!r} (USD: {changes})."
+        agreed = call.confirmed(f"{question} Do it?")
+        if not agreed:
+            raise call.unconfirmed(question)
 
 
 @tool(
@@ -10055,20 +9960,18 @@ def _budget(call: Call, args: ProjectsArgs, name: str) -> ProjectsResult:
         {"action": "delete", "project": "old", "confirm": True},
         {"action": "budget", "project": "default", "daily_usd": "1.50"},
     ),
+    needs={"delete": ("project",), "budget": ("project",)},
 )
 def do_projects(call: Call, args: ProjectsArgs) -> ProjectsResult:
     """List, delete or cap projects."""
-    if args.action != "list" and args.project is None:
-        raise invalid("project", f"is required to {args.action} one.")
     if args.action == "delete":
         return _delete(call, args.project or "")
     if args.action == "budget":
         return _budget(call, args, args.project or "")
     with call.store.reading() as db:
-        rows, caps = list_projects(db), project_caps(db)
-    shown = [_with_caps(row, caps) for row in rows[args.offset :]]
-    result = ProjectsResult(action="list", projects=shown, projects_total=len(rows))
-
+        found = list_projects(db)
+    shown = found[args.offset :]
+    result = ProjectsResult(action="list", projects=shown, projects_total=len(found))
     rest = functools.partial(again, "projects", args)
     limit = call.settings.max_result_chars
     return fitted(result, "projects", limit, rest, at=args.offset)
@@ -10092,53 +9995,14 @@ class UsageArgs(NamedTuple):
     offset: Offset = 0
 
 
-class Totals(NamedTuple):
-    """Sums over calls; money is exact, in nano-USD and as a decimal text."""
-
-    calls: int
-    errors: int
-    input_tokens: int
-    output_tokens: int
-    total_tokens: int
-    cost_nano_usd: int
-    cost_usd: str
-    calls_cost_computed: int
-    calls_cost_unknown: int
-
-
-class Group(NamedTuple):
-    """The sums of one group."""
-
-    key: str
-    calls: int
-    errors: int
-    input_tokens: int
-    output_tokens: int
-    total_tokens: int
-    cost_nano_usd: int
-    cost_usd: str
-    calls_cost_computed: int
-    calls_cost_unknown: int
-
-
-class CapInfo(NamedTuple):
-    """A spend cap and what counts against it now, in USD."""
-
-    name: str
-    scope: str
-    window: str
-    cap_usd: str | None
-    spent_usd: str | None
-    reserved_usd: str | None
-    left_usd: str | None
-
-
 class UsageResult(NamedTuple):
     """Result of perplexity_usage."""
 
-    totals: Annotated[Totals, "Sums over every matching call"]
+    totals: Annotated[dict[str, Json], "Sums over every matching call"]
     group_by: Annotated[str, "The grouping"]
-    groups: Annotated[list[Group], "The same sums for each group, dearest first; days in order"]
+    groups: Annotated[
+        list[dict[str, Json]], "The same sums for each group, dearest first; days in order"
+    ]
     groups_total: Annotated[int, "Groups that match in all"]
     groups_truncated: Annotated[bool, "groups does not hold them all"]
     project: Annotated[str | None, "The filter that applied"]
@@ -10146,82 +10010,54 @@ class UsageResult(NamedTuple):
     until: Annotated[str | None, "The filter that applied"]
     limit: Annotated[int, "The limit that applied"]
     warnings: Annotated[list[str], "Things worth knowing about this result"]
-    caps: Annotated[list[CapInfo], "Spend caps: spent, reserved and left"] = []  # noqa: RUF012
+    caps: Annotated[list[dict[str, Json]], "Spend caps: spent, reserved and left"] = []  # noqa: RUF012
 
     def text(self) -> str:
         """Totals in a sentence, what they do not cover, and a table of groups."""
         sums = self.totals
         scope = f"project {self.project}" if self.project else "all projects"
-        rows = [("key", "calls", "errors", "tokens", "cost USD")]
-        rows += [
-            (g.key, g.calls, g.errors, g.total_tokens, g.cost_usd)  # type: ignore[misc]
-            for g in self.groups
-        ]
-        return (
-            f"Usage for {scope}: {sums.calls} call(s), {sums.errors} error(s), "
-            f"{sums.total_tokens} token(s), cost {sums.cost_usd} USD "
-            f"({sums.cost_nano_usd} nano-USD).\n{warning_lines(self.warnings)}"
-            f"By {self.group_by}: {tabulated(rows)}{self._caps_text()}"
-        )
-
-    def _caps_text(self) -> str:
-        """One line for each cap."""
-        return "".join(
-            f"\n{cap.name}: {cap.spent_usd} spent, {cap.reserved_usd} reserved, "
-            f"{cap.left_usd} left of {cap.cap_usd} USD a {cap.window}."
+        span = f" from {self.since}" if self.since else ""
+        span += f" until {self.until}" if self.until else ""
+        columns = ("key", "calls", "errors", "total_tokens", "cost_usd")
+        rows = [[group[column] for column in columns] for group in self.groups]
+        table = tabulated([("key", "calls", "errors", "tokens", "cost USD"), *rows])
+        caps = "".join(
+            f"\n{cap['name']}: {cap['spent_usd']} spent, {cap['reserved_usd']} reserved, "
+            f"{cap['left_usd']} left of {cap['cap_usd']} USD a {cap['window']}."
             for cap in self.caps
         )
+        return (
+            f"Usage for {scope}{span}: {sums['calls']} call(s), {sums['errors']} error(s), "
+            f"{sums['total_tokens']} token(s), cost {sums['cost_usd']} USD "
+            f"({sums['cost_nano_usd']} nano-USD).\n{warning_lines(self.warnings)}"
+            f"By {self.group_by}: {table}{caps}"
+        )
 
 
-def _usage_warnings(sums: Totals) -> list[str]:
+def _usage_warnings(sums: Mapping[str, Json]) -> list[str]:
     """What the sums do not cover."""
-    if not sums.errors and not sums.calls_cost_unknown:
+    if not sums["errors"] and not sums["calls_cost_unknown"]:
         return []
     parts = ["The cost is a lower bound: calls that failed or are on their way may be billed"]
-    if sums.calls_cost_unknown:
-        parts.append(f"{sums.calls_cost_unknown} call(s) have no known cost")
-    if sums.calls_cost_computed:
-        parts.append(f"{sums.calls_cost_computed} cost(s) were computed from documented prices")
+    if sums["calls_cost_unknown"]:
+        parts.append(f"{sums['calls_cost_unknown']} call(s) have no known cost")
+    if sums["calls_cost_computed"]:
+        parts.append(f"{sums['calls_cost_computed']} cost(s) were computed from documented prices")
     return [f"{'; '.join(parts)}."]
 
 
-def _cap_info(state: CapState) -> CapInfo:
+def _cap_info(state: CapState) -> dict[str, Json]:
+    """A cap and what counts against it now, in USD."""
     cap, used = state.cap, state.spent_nano + state.reserved_nano
-    return CapInfo(
-        name=cap.name,
-        scope=cap.scope or "all projects",
-        window=cap.window,
-        cap_usd=usd_text(cap.limit_nano),
-        spent_usd=usd_text(state.spent_nano),
-        reserved_usd=usd_text(state.reserved_nano),
-        left_usd=usd_text(max(0, cap.limit_nano - used)),
-    )
-
-
-def _cap_warnings(states: list[CapState]) -> list[str]:
-    """Caps that are nearly used up."""
-    near = [
-        state
-        for state in states
-        if state.cap.window != "call"
-        and state.spent_nano + state.reserved_nano >= CAP_WARNING * state.cap.limit_nano
-    ]
-    return [f"{state.cap.name} is used up to {CAP_WARNING:.0%} or more." for state in near]
-
-
-def _checked_days(args: UsageArgs) -> None:
-    checked_span(args, "since", "until")
-    if args.until == "9999-12-31":
-        raise invalid("until", "must be before 9999-12-31.")
-
-
-def _group(key: str, sums: Measures) -> Group:
-    return Group(key, **_sums(sums)._asdict())
-
-
-def _sums(sums: Measures) -> Totals:
-    values = sums._asdict()
-    return Totals(**values, cost_usd=usd_text(sums.cost_nano_usd) or "0")
+    return {
+        "name": cap.name,
+        "scope": cap.scope or "all projects",
+        "window": cap.window,
+        "cap_usd": usd_text(cap.limit_nano),
+        "spent_usd": usd_text(state.spent_nano),
+        "reserved_usd": usd_text(state.reserved_nano),
+        "left_usd": usd_text(max(0, cap.limit_nano - used)),
+    }
 
 
 @tool(
@@ -10236,33 +10072,44 @@ def _sums(sums: Measures) -> Totals:
 def do_usage(call: Call, args: UsageArgs) -> UsageResult:
     """Report spending."""
     project = args.project
-    _checked_days(args)
+    checked_span(args, "since", "until")
+    if args.until == "9999-12-31":
+        raise invalid("until", "must be before 9999-12-31.")
     with contextlib.suppress(ToolError):
         call.runtime.catch_up()
-    wanted = UsageQuery(project, args.since, args.until, args.group_by, args.limit, args.offset)
     with call.store.reading() as db:
-        report = usage_report(db, wanted)
+        groups = usage_report(db, args.group_by, project, args.since, args.until)
         guess = estimator(db)
-        states = [cap_state(db, cap, guess) for cap in caps_of(db, call.settings, None)]
-    totals = _sums(report.totals)
-    groups = [_group(key, sums) for key, sums in report.groups]
+        states = [cap_state(db, cap, guess) for cap in caps_of(db, call.settings, project)]
+    measures = ["calls", "errors", "input_tokens", "output_tokens", "total_tokens", "cost_nano_usd"]
+    measures += ["cost_usd", "calls_cost_computed", "calls_cost_unknown"]
+    totals = {name: sum(group[name] for group in groups if name != "cost_usd") for name in measures}
+    totals["cost_usd"] = usd_text(totals["cost_nano_usd"])
+    # Of days the latest are wanted, in their order; of other groups the dearest.
+    first, last = args.offset, args.offset + args.limit
+    by_day = args.group_by == "day"
+    page = groups[::-1][first:last][::-1] if by_day else groups[first:last]
+    near = [
+        f"{state.cap.name} is used up to {CAP_WARNING:.0%} or more."
+        for state in states
+        if state.cap.window != "call"
+        and state.spent_nano + state.reserved_nano >= CAP_WARNING * state.cap.limit_nano
+    ]
     result = UsageResult(
         totals=totals,
         group_by=args.group_by,
-        groups=groups,
-        groups_total=report.groups_total,
+        groups=page,
+        groups_total=len(groups),
         groups_truncated=False,
         project=project,
         since=args.since,
         until=args.until,
         limit=args.limit,
-        warnings=[*_usage_warnings(totals), *_cap_warnings(states), *call.warnings],
-        caps=[_cap_info(state) for state in states],
+        warnings=[*_usage_warnings(totals), *near, *call.warnings],
+        caps=list(map(_cap_info, states)),
     )
-
     rest = functools.partial(again, "usage", args)
-    limit = call.settings.max_result_chars
-    return fitted(result, "groups", limit, rest, at=args.offset)
+    return fitted(result, "groups", call.settings.max_result_chars, rest, at=args.offset)
 
 
 # ---- help
@@ -14330,7 +14177,7 @@ def usage_csv(result: Mapping[str, Json]) -> str:
     import io
 
     out = io.StringIO()
-    writer = csv.DictWriter(out, Group._fields, lineterminator="\n")
+    writer = csv.DictWriter(out, ["key", *result["totals"]], lineterminator="\n")
     writer.writeheader()
     writer.writerows(spending(result))
     return out.getvalue()

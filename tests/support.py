@@ -11,12 +11,14 @@ import math
 import os
 import queue
 import shlex
+import shutil
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import unittest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -54,6 +56,7 @@ __all__ = [
     "Desk",
     "ServerProcess",
     "ServerThread",
+    "WithFolder",
     "cancel",
     "desk",
     "pro",
@@ -416,3 +419,67 @@ def fed(text: bytes) -> Iterator[int]:
         yield reader
     finally:
         os.close(reader)
+
+
+class WithFolder(unittest.TestCase):
+    """A scratch data folder, tools over it, and its database file."""
+
+    def setUp(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="storage-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.path = self.folder / pro.DATABASE
+        self.store = self.new_store()
+
+    def new_store(self, **values: Any) -> pro.Store:
+        # A patient default: the machine may be busy with other things.
+        values = {"busy_timeout_s": WAIT_S, **values}
+        store = pro.Store(pro.Settings(data_dir=str(self.folder), **values))
+        self.addCleanup(store.close)
+        return store
+
+    def place(self, revision: str) -> None:
+        """Let the folder hold a database of the older server."""
+        old = ROOT / "tests" / "data" / f"pro-2.0.0-revision-{revision}.db"
+        shutil.copyfile(old, self.path)
+
+    def call(self, tool: str, **settings: Any) -> pro.Call:
+        """A call of a tool in a process of its own."""
+        values = {"data_dir": str(self.folder), "busy_timeout_s": WAIT_S, **settings}
+        runtime = pro.Runtime(pro.Settings(**values))
+        self.addCleanup(runtime.close)
+        return pro.Call(runtime, pro.TOOLS[pro.PREFIX + tool])
+
+    def tool(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        """What a tool that must succeed returns."""
+        outcome = pro.run_tool(self.call(tool), arguments)
+        self.assertIsNone(outcome.kind, outcome.text + outcome.detail)
+        structured: dict[str, Any] = outcome.structured
+        return structured
+
+    def refusal(self, tool: str, /, **arguments: Any) -> str | None:
+        """The kind of error of a tool that must fail."""
+        return pro.run_tool(self.call(tool), arguments).kind
+
+    def projects(self) -> list[str]:
+        return [row["name"] for row in self.tool("projects", action="list")["projects"]]
+
+    def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Rows of the file itself, or a change to it from outside."""
+        with contextlib.closing(sqlite3.connect(self.path, timeout=WAIT_S)) as db, db:
+            return db.execute(statement, values).fetchall()
+
+    def project(self, name: str = "demo") -> int:
+        with self.store.writing() as db:
+            return pro.ensure_project(db, name)
+
+    def refused(self, store: pro.Store | None = None, *, writing: bool = False) -> pro.ToolError:
+        """The error of a first use."""
+        store = store or self.store
+        unit = store.writing() if writing else store.reading()
+        with self.assertRaises(pro.ToolError) as caught, unit:
+            self.fail("was not refused")
+        return caught.exception
+
+    def chat(self, project: int, chat_id: int | None = None, user: str = "q") -> int | None:
+        with self.store.writing() as db:
+            return pro.store_turn(db, project, chat_id, "title", pro.Turn(user, "a"))

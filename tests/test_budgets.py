@@ -79,6 +79,7 @@ class Caps(unittest.TestCase):
 
     def test_a_projects_cap_holds_while_the_database_is_locked(self) -> None:
         with desk(PERPLEXITY_DB_BUSY_TIMEOUT="0.1") as owner:
+            owner.ok("search", query="makes the project", project="p")
             owner.ok("projects", action="budget", project="p", daily_usd=0)
             owner.refused("ask", query="q", project="p")
             with owner.locked():

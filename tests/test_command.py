@@ -936,7 +936,9 @@ class Help(unittest.TestCase):
     def test_flags_that_take_several_values_say_so(self) -> None:
         with console() as here:
             page = " ".join(here.line("ask --help").out.split())
-        self.assertRegex(page, r"--domains TEXT Up to 20 to search [^-]*\(-a.org\) \(may be repeated\) --")
+        self.assertRegex(
+            page, r"--domains TEXT Up to 20 to search [^-]*\(-a.org\) \(may be repeated\) --"
+        )
         self.assertEqual(page.count("may be repeated"), 1)
 
     def test_one_word_is_a_command_before_it_is_a_topic(self) -> None:

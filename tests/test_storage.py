@@ -11,7 +11,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -20,14 +19,13 @@ from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from support import IMPORT, ROOT, pro
+from support import IMPORT, ROOT, WAIT_S, WithFolder, pro
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DATA = ROOT / "tests" / "data"
 REVISIONS = ("0001", "0002", "0003", "0004", "0005")
-BOUND_S = 60.0
 SECRET = "my-private-question-0815"
 NEW_COLUMNS = ("tool VARCHAR", "chat_id INTEGER", "extra_json TEXT", "event_id INTEGER")
 # How a child process begins: it waits until all of its kind are there.
@@ -89,43 +87,9 @@ def children(code: str, count: int, folder: Path, *more: str) -> list[str]:
         assert child.stdin is not None
         child.stdin.write("go\n")
         child.stdin.flush()
-    said = [child.communicate(timeout=BOUND_S)[0].strip() for child in running]
+    said = [child.communicate(timeout=WAIT_S)[0].strip() for child in running]
     assert [child.returncode for child in running] == [0] * count, said
     return said
-
-
-class WithFolder(unittest.TestCase):
-    def setUp(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="storage-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.path = self.folder / pro.DATABASE
-        self.store = self.new_store()
-
-    def new_store(self, **values: Any) -> pro.Store:
-        # A patient default: the machine may be busy with other things.
-        values = {"busy_timeout_s": BOUND_S, **values}
-        store = pro.Store(pro.Settings(data_dir=str(self.folder), **values))
-        self.addCleanup(store.close)
-        return store
-
-    def place(self, revision: str) -> None:
-        shutil.copyfile(old_file(revision), self.path)
-
-    def project(self, name: str = "demo") -> int:
-        with self.store.writing() as db:
-            return pro.ensure_project(db, name)
-
-    def refused(self, store: pro.Store | None = None, *, writing: bool = False) -> pro.ToolError:
-        """The error of a first use."""
-        store = store or self.store
-        unit = store.writing() if writing else store.reading()
-        with self.assertRaises(pro.ToolError) as caught, unit:
-            self.fail("was not refused")
-        return caught.exception
-
-    def chat(self, project: int, chat_id: int | None = None, user: str = "q") -> int | None:
-        with self.store.writing() as db:
-            return pro.store_turn(db, project, chat_id, "title", pro.Turn(user, "a"))
 
 
 class Adoption(WithFolder):
@@ -201,7 +165,7 @@ class Adoption(WithFolder):
         bytes_before, names = self.path.read_bytes(), sorted(self.folder.iterdir())
         again = self.new_store()
         with again.reading() as db:
-            self.assertEqual([p.name for p in pro.list_projects(db)], ["demo"])
+            self.assertEqual(db.execute("SELECT name FROM projects").fetchall(), [("demo",)])
         with again.writing():
             pass
         again.close()
@@ -211,16 +175,11 @@ class Adoption(WithFolder):
     def test_the_old_spend_is_reported_as_the_old_server_did(self) -> None:
         self.place("0005")
         told = json.loads((DATA / "pro-2.0.0-revision-0005.usage.json").read_text("utf-8"))
-        with self.store.reading() as db:
-            report = pro.usage_report(db, pro.UsageQuery(group_by="project"))
-
-        def figures(entry: dict[str, Any]) -> pro.Measures:
-            return pro.Measures(**{name: entry[name] for name in pro.Measures._fields})
-
-        self.assertEqual(report.totals, figures(told["totals"]))
-        wanted = [(group["key"], figures(group)) for group in told["groups"]]
-        self.assertEqual(report.groups, wanted)
-        self.assertEqual(report.groups_total, told["groups_total"])
+        found = self.tool("usage", group_by="project")
+        self.assertEqual(
+            {name: found[name] for name in ("totals", "groups", "groups_total")},
+            {name: told[name] for name in ("totals", "groups", "groups_total")},
+        )
 
     def test_what_the_old_server_writes_afterwards_is_read(self) -> None:
         self.place("0005")
@@ -241,23 +200,17 @@ class Adoption(WithFolder):
     def test_old_chats_jobs_and_vectors_are_found(self) -> None:
         self.place("0005")
         with self.store.reading() as db:
-            notes = pro.project_id(db, "notes")
-            geo = pro.project_id(db, "geo")
-            assert notes is not None
-            assert geo is not None
-            chats, total = pro.list_chats(db, notes, 20)
-            self.assertEqual((total, chats[0].title, chats[0].message_count), (1, "Codewords", 4))
-            self.assertEqual(chats[0].updated_at, "2026-11-30T14:09:57.473597Z")
-            last = pro.history(db, chats[0].id)[-1]
-            self.assertEqual([source["ids"] for source in last.sources][:2], [[1], [2]])
-            jobs, _ = pro.list_jobs(db, geo, 20)
-            self.assertEqual([job.status for job in jobs], ["cancelled", "completed"])
-            small = pro.Combination("pplx-embed-v1-4b", 256, "binary")
-            self.assertEqual(pro.combination_state(db, geo, small), (3, 6))
-            hits = {number: pro.chunk_row(db, number) or {} for number in (4, 7, 11, 99)}
-            self.assertEqual(hits[4]["key"], "bread")
-            self.assertEqual((hits[7]["chat_id"], hits[7]["message_id"]), (1, 1))
-            self.assertEqual((hits[11]["job_id"], hits[99]), (1, {}))
+            vectors = db.execute("SELECT count(*) FROM embedding_chunks").fetchone()
+        self.assertEqual(vectors, (11,))
+        listed = self.tool("chat", action="list", project="notes")
+        (chat,) = listed["chats"]
+        self.assertEqual((chat["title"], chat["message_count"]), ("Codewords", 4))
+        self.assertEqual(chat["updated_at"], "2026-11-30T14:09:57.473597Z")
+        read = self.tool("chat", action="read", chat_id=chat["id"], project="notes")
+        last = read["messages"][-1]
+        self.assertEqual([source["ids"] for source in last["sources"]][:2], [[1], [2]])
+        jobs = self.tool("jobs", action="list", project="geo")["jobs"]
+        self.assertEqual([job["status"] for job in jobs], ["cancelled", "completed"])
 
     def test_eight_processes_adopt_one_file_once(self) -> None:
         self.place("0002")
@@ -265,9 +218,7 @@ class Adoption(WithFolder):
         children(code, 8, self.folder)
         backups = sorted(path.name for path in self.folder.glob("backup-*"))
         self.assertEqual(backups, ["backup-0002.db"])
-        with self.store.reading() as db:
-            names = [project.name for project in pro.list_projects(db)]
-        self.assertEqual(names, ["demo", *(f"p{n}" for n in range(8))])
+        self.assertEqual(self.projects(), ["demo", *(f"p{n}" for n in range(8))])
 
     def test_a_file_that_is_adopted_while_it_is_judged_is_not_taken_for_another(self) -> None:
         self.place("0002")
@@ -385,8 +336,7 @@ class OtherFiles(WithFolder):
     def test_an_empty_file_is_filled(self) -> None:
         self.path.touch()
         self.project()
-        with self.store.reading() as db:
-            self.assertEqual([p.name for p in pro.list_projects(db)], ["demo"])
+        self.assertEqual(self.projects(), ["demo"])
         self.assertEqual(list(self.folder.glob("backup-*")), [])
 
     def test_a_data_folder_that_cannot_be_is_named(self) -> None:
@@ -522,7 +472,7 @@ class FileSystem(WithFolder):
                 self.project("new")
                 with self.store.reading() as db:
                     self.assertEqual(db.execute("PRAGMA journal_mode").fetchone()[0], "delete")
-                    self.assertIn("new", [p.name for p in pro.list_projects(db)])
+                self.assertIn("new", self.projects())
                 self.assertEqual(len(list(self.folder.glob("backup-*"))), int(bool(revision)))
 
     def test_a_file_in_log_mode_can_move_to_such_a_file_system(self) -> None:
@@ -571,8 +521,8 @@ class FileSystem(WithFolder):
         with self.store.reading() as db:
             self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
             self.assertEqual(db.execute("PRAGMA journal_mode").fetchone(), ("wal",))
-            names = [project.name for project in pro.list_projects(db)]
-            self.assertEqual(names, ["default", "geo", "notes"])
+            names = db.execute("SELECT name FROM projects ORDER BY name").fetchall()
+            self.assertEqual(names, [("default",), ("geo",), ("notes",)])
             count = db.execute("SELECT count(*) FROM embedding_chunks").fetchone()
             self.assertEqual(count, (11,))
 
@@ -592,7 +542,8 @@ class FileSystem(WithFolder):
         self.assertEqual(self.chat(project), 1)
         with self.store.reading() as db:
             self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
-            self.assertEqual(len(pro.history(db, 1)), 2)
+            messages = db.execute("SELECT count(*) FROM chat_messages").fetchone()
+        self.assertEqual(messages, (2,))
 
     def test_a_failed_backup_stops_the_adoption_and_is_replaced_later(self) -> None:
         self.place("0005")
@@ -621,7 +572,7 @@ class FileSystem(WithFolder):
             self.assertEqual(caught.exception.kind, "internal_error")
             self.assertIn("cannot be written", caught.exception.message)
             with self.store.reading() as db:
-                self.assertEqual(len(pro.list_projects(db)), 1)
+                self.assertEqual(db.execute("SELECT name FROM projects").fetchall(), [("demo",)])
 
     def test_a_file_removed_meanwhile_is_made_anew(self) -> None:
         for endings in (("",), ("", "-wal", "-shm")):
@@ -631,7 +582,8 @@ class FileSystem(WithFolder):
                 Path(f"{self.path}{ending}").unlink()
             self.project("second")
             with self.store.reading() as db:
-                self.assertEqual([p.name for p in pro.list_projects(db)], ["second"])
+                names = db.execute("SELECT name FROM projects").fetchall()
+                self.assertEqual(names, [("second",)])
                 self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
             self.assertEqual(mode_of(self.path), 0o600)
 
@@ -648,8 +600,7 @@ class FileSystem(WithFolder):
         for ending in ("-wal", "-shm"):
             Path(f"{self.path}{ending}").unlink()
         replacement.replace(self.path)
-        with self.store.reading() as db:
-            self.assertEqual([p.name for p in pro.list_projects(db)], ["demo"])
+        self.assertEqual(self.projects(), ["demo"])
         self.assertTrue((self.folder / "backup-0004.db").exists())
 
     def test_the_log_does_not_grow_without_end_while_others_are_idle(self) -> None:
@@ -722,7 +673,7 @@ class Sharing(WithFolder):
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(BOUND_S)
+                thread.join(WAIT_S)
             waited = time.monotonic() - start
         self.assertEqual(kinds, ["storage_busy"] * 32)
         self.assertLess(waited, 7)  # one after the other, the readers alone would take 8
@@ -736,9 +687,9 @@ for turn in range(50):
 """
         children(code, 8, self.folder)
         with self.store.reading() as db:
-            report = pro.usage_report(db, pro.UsageQuery())
             self.assertEqual(db.execute("PRAGMA journal_mode").fetchone(), ("wal",))
-        self.assertEqual([measures.calls for _, measures in report.groups], [50] * 8)
+        groups = self.tool("usage")["groups"]
+        self.assertEqual([group["calls"] for group in groups], [50] * 8)
 
     def test_thirty_two_threads_write_and_read(self) -> None:
         project = self.project()
@@ -758,7 +709,7 @@ for turn in range(50):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(BOUND_S)
+            thread.join(WAIT_S)
         self.assertEqual(failures, [])
         with self.store.reading() as db:
             self.assertEqual(pro.list_chats(db, project, 1)[1], 320)
@@ -796,7 +747,7 @@ for turn in range(50):
             second.close()
             pro.database_health(pro.Settings(data_dir=str(self.folder)))
             command = [sys.executable, "-c", taken, str(self.path)]
-            done = subprocess.run(command, capture_output=True, timeout=BOUND_S, check=False)
+            done = subprocess.run(command, capture_output=True, timeout=WAIT_S, check=False)
         self.assertIn(b"database is locked", done.stderr)
 
     def test_what_was_written_before_a_kill_is_there(self) -> None:
@@ -843,7 +794,7 @@ for turn in range(200):
                 if line == f"{after}\n":
                     break
             child.send_signal(signal.SIGKILL)
-            child.wait(BOUND_S)
+            child.wait(WAIT_S)
 
 
 class Secrecy(WithFolder):
@@ -880,31 +831,79 @@ class Secrecy(WithFolder):
 
 
 class Projects(WithFolder):
-    def test_a_project_is_made_once(self) -> None:
+    def test_a_project_is_made_once_and_its_time_is_shown(self) -> None:
         self.assertEqual(self.project("a"), self.project("a"))
         self.assertNotEqual(self.project("a"), self.project("b"))
-        with self.store.reading() as db:
-            rows = pro.list_projects(db)
-            self.assertIsNone(pro.project_id(db, "A"))
-        self.assertEqual([row.name for row in rows], ["a", "b"])
-        self.assertRegex(rows[0].created_at, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertNotEqual(self.project("a"), self.project("A"))
+        listed = self.tool("projects", action="list")["projects"]
+        self.assertEqual([row["name"] for row in listed], ["A", "a", "b"])
+        self.assertRegex(listed[0]["created_at"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
 
     def test_deleting_counts_what_names_the_project_and_keeps_its_spend(self) -> None:
         self.place("0005")
-        with self.store.writing() as db:
-            geo = pro.project_id(db, "geo")
-            assert geo is not None
-            before = pro.usage_report(db, pro.UsageQuery(group_by="project"))
-            removed = pro.delete_project(db, "geo")
-            # One chat, two jobs, six chunks of texts and one of a job.
-            self.assertEqual(removed, pro.DeletedProject(10, 12, 0))
-            self.assertEqual(pro.usage_report(db, pro.UsageQuery(group_by="project")), before)
-            self.assertEqual(pro.chunk_groups(db, geo), [])
-            self.assertIsNone(pro.delete_project(db, "geo"))
-            # Chat chunks are not counted; the job that runs is named.
-            self.assertEqual(pro.delete_project(db, "notes"), pro.DeletedProject(2, 3, 1))
-            for table in ("chats", "chat_messages", "research_jobs", "embedding_chunks"):
-                self.assertEqual(db.execute(f"SELECT * FROM {table}").fetchall(), [])  # noqa: S608 - fixed names
+        before = self.tool("usage", group_by="project")
+        delete = {"action": "delete", "confirm": True}
+        removed = self.tool("projects", project="geo", **delete)
+        # One chat, two jobs, six chunks of texts and one of a job.
+        figures = ("rows_removed", "rows_retained", "running_jobs")
+        self.assertEqual([removed[name] for name in figures], [10, 12, 0])
+        self.assertEqual(self.tool("usage", group_by="project"), before)
+        self.assertEqual(self.refusal("projects", project="geo", **delete), "not_found")
+        # Chat chunks are not counted; the job that runs is named.
+        removed = self.tool("projects", project="notes", **delete)
+        self.assertEqual([removed[name] for name in figures], [2, 3, 1])
+        for table in ("chats", "chat_messages", "research_jobs", "embedding_chunks"):
+            self.assertEqual(self.sql(f"SELECT * FROM {table}"), [])  # noqa: S608 - fixed names
+
+    def test_a_cap_goes_with_its_project(self) -> None:
+        self.project("p")
+        self.tool("projects", action="budget", project="p", daily_usd="1")
+        self.tool("projects", action="delete", project="p", confirm=True)
+        self.assertEqual(self.tool("usage")["caps"], [])
+        self.project("p")
+        (shown,) = self.tool("projects", action="list")["projects"]
+        self.assertEqual((shown["name"], shown["daily_usd"]), ("p", None))
+
+    def test_only_the_amounts_given_are_written(self) -> None:
+        self.project("p")
+        self.tool("projects", action="budget", project="p", daily_usd="5", monthly_usd="50")
+        asked: list[str] = []
+
+        def lowers(question: str, _cost_nano: int | None) -> bool:
+            asked.append(question)
+            # Another process lowers the monthly cap while the user reads the question.
+            self.sql("UPDATE budgets SET monthly_nano = 10 * 1000000000")
+            return True
+
+        call = self.call("projects")
+        call.ask_user = lowers
+        raises = {"action": "budget", "project": "p", "daily_usd": "7"}
+        self.assertIsNone(pro.run_tool(call, raises).kind)
+        self.assertEqual(len(asked), 1)
+        self.assertIn("day from 5 to 7", asked[0])
+        (shown,) = self.tool("projects", action="list")["projects"]
+        self.assertEqual((shown["daily_usd"], shown["monthly_usd"]), ("7", "10"))
+
+    def test_what_does_not_exist_is_not_made_by_looking_and_the_nearest_name_is_told(self) -> None:
+        self.project("website")
+        looks: list[tuple[str, dict[str, Any]]] = [
+            ("projects", {"action": "budget", "daily_usd": "1"}),
+            ("projects", {"action": "budget"}),
+            ("projects", {"action": "delete", "confirm": True}),
+            ("jobs", {"action": "list"}),
+            ("chat", {"action": "list"}),
+            ("embed", {"action": "status"}),
+        ]
+        for tool, arguments in looks:
+            outcome = pro.run_tool(self.call(tool), {**arguments, "project": "websites"})
+            self.assertEqual(outcome.kind, "not_found", (tool, arguments))
+            self.assertIn("did you mean 'website'?", outcome.text)
+        self.assertEqual(self.projects(), ["website"])
+        self.assertEqual(self.sql("SELECT * FROM budgets"), [])
+
+    def test_the_default_project_can_be_capped_before_its_first_use(self) -> None:
+        found = self.tool("projects", action="budget", project="default", daily_usd="1.50")
+        self.assertEqual(found["projects"][0]["daily_usd"], "1.5")
 
     def test_ids_are_never_used_again(self) -> None:
         ids: list[tuple[int, int | None, int]] = []
@@ -980,7 +979,7 @@ class Ledger(WithFolder):
                 number = pro.open_event(db, paid(api="search"))
                 self.assertTrue(pro.settle_event(db, number, paid("req_1", api="search")))
             self.assertTrue(pro.add_event(db, paid("req_1", api="search")))
-            self.assertEqual(pro.usage_report(db, pro.UsageQuery()).totals.cost_nano_usd, 15)
+        self.assertEqual(self.tool("usage")["totals"]["cost_nano_usd"], 15)
         rows = self.events("status, request_id")
         self.assertEqual(rows, [("ok", "req_1"), ("ok", None), ("ok", None)])
 
@@ -993,7 +992,7 @@ class Ledger(WithFolder):
 
     def test_a_cap_and_a_reservation_too_large_to_store_are_lowered_and_never_lost(self) -> None:
         with self.store.writing() as db:
-            pro.set_budget(db, "demo", (10**18, 7, None))
+            pro.set_budget(db, "demo", {"day": 10**18, "month": 7, "call": None})
             caps = [(cap.window, cap.limit_nano) for cap in pro.project_caps(db, "demo")]
             number = pro.open_event(db, paid())
             pro.reserve(db, number, "me", 10**18)
@@ -1051,11 +1050,9 @@ class Ledger(WithFolder):
                 db, project, None, "t\ud83d", pro.Turn("\udc80", "a\x00b", "\ud800", "m")
             )
             assert chat is not None
-            history = pro.history(db, chat)
-            self.assertEqual([m.content for m in history], ["\ufffd", "a\x00b"])
-            self.assertIsNone(pro.chat_row(db, project, 10**30))
-            self.assertIsNone(pro.job_row(db, 10**30, 2**63))
-            self.assertEqual(pro.usage_report(db, pro.UsageQuery()).totals.cost_nano_usd, 0)
+            contents = db.execute("SELECT content FROM chat_messages ORDER BY id").fetchall()
+            self.assertEqual(contents, [("\ufffd",), ("a\x00b",)])
+        self.assertEqual(self.tool("usage")["totals"]["cost_nano_usd"], 0)
         columns = "model, total_tokens, input_tokens, output_tokens, latency_ms, usage_json"
         self.assertEqual(self.events(columns)[0], ("m\ufffd\x00", None, 1, None, None, None))
         self.assertEqual(self.events("cost_nano_usd, cost_source"), [(0, "none")] * 2)
@@ -1067,9 +1064,9 @@ class Ledger(WithFolder):
             for _ in range(3):
                 pro.add_event(db, paid(total_tokens=2**62, cost_nano_usd=2**62))
             pro.add_event(db, paid(total_tokens=10**15, cost_nano_usd=10**15))
-            totals = pro.usage_report(db, pro.UsageQuery()).totals
-        self.assertEqual((totals.total_tokens, totals.cost_nano_usd), (10**15, 10**15))
-        self.assertEqual(totals.calls_cost_unknown, 3)
+        totals = self.tool("usage")["totals"]
+        self.assertEqual((totals["total_tokens"], totals["cost_nano_usd"]), (10**15, 10**15))
+        self.assertEqual(totals["calls_cost_unknown"], 3)
 
 
 class Usage(WithFolder):
@@ -1093,12 +1090,12 @@ class Usage(WithFolder):
                 )
                 pro.add_event(db, event)
 
-    def report(self, **values: Any) -> pro.UsageReport:
-        with self.store.reading() as db:
-            return pro.usage_report(db, pro.UsageQuery(**values))
-
     def keys(self, **values: Any) -> list[str]:
-        return [key for key, _ in self.report(**values).groups]
+        return [group["key"] for group in self.tool("usage", **values)["groups"]]
+
+    def calls(self, **values: Any) -> int:
+        calls: int = self.tool("usage", **values)["totals"]["calls"]
+        return calls
 
     def test_dearest_first_and_ties_by_key(self) -> None:
         self.assertEqual(self.keys(), ["c", "a", "b"])
@@ -1107,41 +1104,76 @@ class Usage(WithFolder):
         self.assertEqual(self.keys(group_by="api"), ["agent"])
 
     def test_the_measures(self) -> None:
-        report = self.report()
-        self.assertEqual(report.totals, pro.Measures(4, 1, 0, 0, 300, 119, 1, 1))
-        self.assertEqual(report.groups[0], ("c", pro.Measures(2, 1, 0, 0, 100, 99, 0, 1)))
+        found = self.tool("usage")
+        names = ["calls", "errors", "input_tokens", "output_tokens", "total_tokens"]
+        names += ["cost_nano_usd", "cost_usd", "calls_cost_computed", "calls_cost_unknown"]
+        self.assertEqual(list(found["totals"]), names)
+        values = [4, 1, 0, 0, 300, 119, "0.000000119", 1, 1]
+        self.assertEqual(list(found["totals"].values()), values)
+        self.assertEqual(list(found["groups"][0]), ["key", *names])
+        values = ["c", 2, 1, 0, 0, 100, 99, "0.000000099", 0, 1]
+        self.assertEqual(list(found["groups"][0].values()), values)
 
     def test_a_page_of_groups_leaves_the_totals(self) -> None:
-        report = self.report(limit=1, offset=1)
-        self.assertEqual([key for key, _ in report.groups], ["a"])
-        self.assertEqual((report.groups_total, report.totals.calls), (3, 4))
+        found = self.tool("usage", limit=1, offset=1)
+        self.assertEqual([group["key"] for group in found["groups"]], ["a"])
+        self.assertEqual((found["groups_total"], found["totals"]["calls"]), (3, 4))
+        self.assertTrue(found["groups_truncated"])
 
-    def test_days_are_the_latest_in_their_order(self) -> None:
+    def test_days_are_the_latest_in_their_order_without_gaps(self) -> None:
         days = [f"2026-05-0{n}" for n in (1, 2, 3)]
         self.assertEqual(self.keys(group_by="day"), days)
         self.assertEqual(self.keys(group_by="day", limit=2), days[1:])
         self.assertEqual(self.keys(group_by="day", limit=2, offset=2), days[:1])
+        self.sql("DELETE FROM usage_events WHERE created_at LIKE '2026-05-02%'")
+        found = self.tool("usage", group_by="day")
+        self.assertEqual([group["key"] for group in found["groups"]], days)
+        self.assertEqual([group["calls"] for group in found["groups"]], [2, 0, 1])
+        self.assertEqual((found["groups"][1]["cost_usd"], found["totals"]["calls"]), ("0", 3))
 
-    def test_both_days_are_included(self) -> None:
+    def test_both_days_are_included_and_told(self) -> None:
         days = {"since": "2026-05-01", "until": "2026-05-02"}
-        self.assertEqual(self.report(**days).totals.calls, 3)
-        self.assertEqual(self.report(since="2026-05-02").totals.calls, 2)
-        self.assertEqual(self.report(until="2026-05-01").totals.calls, 2)
-        self.assertEqual(self.report(until="2026-04-30").totals, pro.Measures())
+        self.assertEqual(self.calls(**days), 3)
+        self.assertEqual(self.calls(since="2026-05-02"), 2)
+        self.assertEqual(self.calls(until="2026-05-01"), 2)
+        nothing = self.tool("usage", until="2026-04-30")["totals"]
+        self.assertEqual(set(nothing.values()), {0, "0"})
+        text = pro.run_tool(self.call("usage"), days).text
+        self.assertIn("all projects from 2026-05-01 until 2026-05-02: 3 call(s)", text)
 
     def test_a_project_is_matched_by_name_and_makes_none(self) -> None:
-        self.assertEqual(self.report(project="p").totals.calls, 2)
-        nothing = pro.UsageReport(pro.Measures(), [], 0)
-        self.assertEqual(self.report(project="never"), nothing)
-        with self.store.reading() as db:
-            self.assertEqual(pro.list_projects(db), [])
+        self.assertEqual(self.calls(project="p"), 2)
+        never = self.tool("usage", project="never")
+        self.assertEqual((never["totals"]["calls"], never["groups"]), (0, []))
+        self.assertEqual(self.projects(), [])
+
+    def test_the_caps_told_are_those_that_bind_the_project(self) -> None:
+        for name in ("p", "q"):
+            self.project(name)
+            self.tool("projects", action="budget", project=name, daily_usd="1")
+        scopes = [
+            [cap["scope"] for cap in self.tool("usage", **where)["caps"]]
+            for where in ({}, {"project": "p"}, {"project": "default"})
+        ]
+        self.assertEqual(scopes, [["p", "q"], ["p"], []])
 
     def test_every_grouping_reads_the_index_alone(self) -> None:
-        with self.store.reading() as db:
-            for name, sql in pro._REPORTS.items():
-                plan = db.execute(f"EXPLAIN QUERY PLAN {sql}", pro.UsageQuery()._asdict())
-                steps = [row[3] for row in plan]
-                self.assertIn("COVERING INDEX ix_usage_events_report", steps[0], name)
+        statements: list[str] = []
+        connect = sqlite3.connect
+
+        def traced(*args: Any, **values: Any) -> sqlite3.Connection:
+            db: sqlite3.Connection = connect(*args, **values)
+            db.set_trace_callback(statements.append)
+            return db
+
+        with mock.patch("sqlite3.connect", traced):
+            for name in ("tool", "api", "model", "project", "day"):
+                self.tool("usage", group_by=name)
+        reports = [sql for sql in statements if "AS calls_cost_unknown FROM usage_events" in sql]
+        plans = [self.sql(f"EXPLAIN QUERY PLAN {sql.replace('usd(', 'abs(')}") for sql in reports]
+        self.assertEqual(len(plans), 6)  # of days also the empty one
+        for plan in plans:
+            self.assertIn("COVERING INDEX ix_usage_events_report", str(plan))
 
     def test_cost_history_is_the_latest_known_costs_of_such_calls(self) -> None:
         with self.store.writing() as db:
@@ -1169,11 +1201,11 @@ class Chats(WithFolder):
             self.assertEqual((rows[0].id, rows[0].message_count, total), (first, 4, 2))
             self.assertEqual(pro.list_chats(db, self.number, 1, 1)[0][0].id, second)
             assert first is not None
-            row = pro.chat_row(db, self.number, first)
+            row = pro.stored_chat(db, self.number, first)
             assert row is not None
             self.assertEqual(row, rows[0])
             self.assertLess(row.created_at, row.updated_at)
-            self.assertIsNone(pro.chat_row(db, self.number + 1, first))
+            self.assertIsNone(pro.stored_chat(db, self.number + 1, first))
 
     def test_messages_are_read_backwards_in_order(self) -> None:
         chat = self.chat(self.number, user="1")
@@ -1186,7 +1218,7 @@ class Chats(WithFolder):
             earlier, _ = pro.read_messages(db, chat, 2, page[0].id)
             self.assertEqual([m.content for m in earlier], ["1", "a", "2"][1:])
             self.assertEqual(total, 6)
-            self.assertEqual(len(pro.history(db, chat)), 6)
+            self.assertEqual(len(pro.read_messages(db, chat)[0]), 6)
             self.assertEqual([m.role for m in page], ["assistant", "user", "assistant"])
 
     def test_the_latest_answer_says_where_to_go_on(self) -> None:
@@ -1224,7 +1256,7 @@ class Chats(WithFolder):
                 turn = pro.Turn("q", "a", sources_json=text)
                 chat = pro.store_turn(db, self.number, None, "t", turn)
                 assert chat is not None
-                question, answer = pro.history(db, chat)
+                question, answer = pro.read_messages(db, chat)[0]
             self.assertEqual((question.sources, answer.sources), ([], wanted))
 
 
@@ -1345,7 +1377,7 @@ class Jobs(WithFolder):
             first = pro.note_missing(db, number)
             self.assertEqual(pro.note_missing(db, number), first)
         self.assertEqual(self.job(number).missing_since, first)
-        self.assertLess(abs(pro.age_s(first)), BOUND_S)
+        self.assertLess(abs(pro.age_s(first)), WAIT_S)
         with self.store.writing() as db:
             pro.note_check(db, number, "in_progress", None)
         self.assertIsNone(self.job(number).missing_since)
@@ -1357,7 +1389,7 @@ class Jobs(WithFolder):
         with self.store.writing() as db:
             pro.note_check(db, number, "in_progress", None)
             pro.drop_job(db, number)
-            self.assertEqual(pro.usage_report(db, pro.UsageQuery()).totals.calls, 1)
+            self.assertEqual(db.execute("SELECT count(*) FROM usage_events").fetchone()[0], 1)
         job = self.job(number)
         self.assertEqual((job.status, job.result_text, job.cost_nano), ("completed", "r", 5))
         self.assertEqual((job.usage_recorded, job.finished_at is None), (1, False))
@@ -1367,7 +1399,7 @@ class Jobs(WithFolder):
         self.assertTrue(self.finish(number, paid("resp_1"), status="lost"))
         self.assertEqual(self.job(number).usage_recorded, 0)
         with self.store.reading() as db:
-            self.assertEqual(pro.usage_report(db, pro.UsageQuery()).totals.calls, 0)
+            self.assertEqual(db.execute("SELECT count(*) FROM usage_events").fetchone()[0], 0)
 
     def test_the_event_opened_for_a_job_is_settled_with_it(self) -> None:
         with self.store.writing() as db:
@@ -1399,7 +1431,7 @@ print(won)
         said = children(code, 8, self.folder, str(self.number))
         self.assertEqual(sum(map(int, said)), 20)
         with self.store.reading() as db:
-            self.assertEqual(pro.usage_report(db, pro.UsageQuery()).totals.calls, 20)
+            self.assertEqual(db.execute("SELECT count(*) FROM usage_events").fetchone()[0], 20)
 
     def test_one_caller_may_cancel_a_running_job(self) -> None:
         number = self.add()
