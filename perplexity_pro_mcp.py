@@ -7151,13 +7151,25 @@ def streamed(settings: Settings, key: str, outgoing: Outgoing, flight: PaidReque
     """Send a request whose reply is a stream, follow it, and return what it adds up to."""
     began, known = time.monotonic(), dict[str, Json]()
     last: dict[str, Json] = {}
+    items: dict[int, Json] = {}
+    texts: dict[int, list[str]] = {}
     for last in stream(settings, key, outgoing, flight.pause):
+        at, delta = count_of(last.get("output_index")) or 0, last.get("delta")
         if last["type"] in {"response.created", "response.in_progress"}:
             known = object_in(last, "response") or known
-        elif flight.listener:
+        elif last["type"] == "response.output_item.done":
+            items[at] = last.get("item")
+        elif last["type"] == "response.output_text.delta" and isinstance(delta, str):
+            texts.setdefault(at, []).append(delta)
+        if flight.listener and last["type"] not in {"response.created", "response.in_progress"}:
             flight.listener.notice(last)
+    body = _last_body(last, known)
+    if not list_in(body, "output"):  # what was streamed is paid for, whatever the end repeats
+        said = {at: {"content": [{"text": "".join(parts)}]} for at, parts in texts.items()}
+        both = {**said, **items}
+        body = {**body, "output": [both[at] for at in sorted(both)]}
     elapsed_ms = round(1000 * (time.monotonic() - began))
-    return Reply(200, _last_body(last, known), None, elapsed_ms)
+    return Reply(200, body, None, elapsed_ms)
 
 
 # ==== 13. Showing =================================================================================
