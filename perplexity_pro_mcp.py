@@ -12841,6 +12841,13 @@ class Screen:
         """Write to standard output; a terminal gets no hidden characters."""
         self.show(without_hidden(text) if self.terminal else text)
 
+    def page(self, text: str) -> None:
+        """Write a page of help, its lines broken where a terminal is narrow."""
+        lines = text.splitlines()
+        if self.terminal and self.width < COLUMNS:
+            lines = [part for line in lines for part in hanging(line, self.width)]
+        self.data("\n".join(lines) + "\n")
+
     def show(self, text: str) -> None:
         """Write to standard output as it is, whole or CannotWrite."""
         self.status("")
@@ -12865,16 +12872,15 @@ class Screen:
         return re.sub(rf"{head}\S*?\u2026", f"{REDACTED}\u2026", text)
 
     def note(self, text: str, style: str = "") -> None:
-        """Write a line to standard error; it is lost where nobody can read it."""
+        """Write to standard error, or lose it where nobody can read it; what follows a first line
+        may be code, so a terminal gets that one alone wrapped.
+        """
         self.status("")
-        text = self.clean(without_hidden(text))
-        self._say((styled(text, style) if style and self._paints else text) + "\n")
-
-    def refuse(self, text: str) -> None:
-        """Note what went wrong, wrapped on a terminal; only the first line, others may be code."""
-        sentence, mark, rest = self.clean(text).partition("\n")
-        lines = wrapped(without_hidden(sentence), self.width - 1) if self.watched else [sentence]
-        self.note("\n".join(lines) + mark + rest)
+        sentence, *rest = self.clean(without_hidden(text)).split("\n")
+        lines = wrapped(sentence, self.width - 1) if self.watched else [sentence]
+        paints = style and self._paints
+        shown = [styled(line, style) if paints else line for line in (*lines, *rest)]
+        self._say("\n".join(shown) + "\n")
 
     def status(self, text: str) -> None:
         """Show a line over the last one; only where a terminal is there to see it move."""
@@ -12972,6 +12978,14 @@ def wrapped(text: str, width: int) -> list[str]:
     return lines
 
 
+def hanging(line: str, width: int) -> list[str]:
+    """The lines of an entry, all but the first below its second column."""
+    found = re.match(r" *(?:\S+ {2,})?", line)
+    at = found.end() if found and found.end() < width - 20 else 0
+    first, *more = wrapped(line[at:], width - at)
+    return [line[:at] + first, *(" " * at + part for part in more)]
+
+
 def aligned(rows: Sequence[Sequence[str]], width: int, *, wrap: bool = False) -> list[str]:
     """Rows as lines with columns under each other; what is too wide is cut, or wrapped."""
     columns = list(zip(*rows))
@@ -13021,7 +13035,7 @@ class Markdown:
         self._fence = ""  # what ends the code that we are in
         self._table: list[str] = []
         self._on: set[str] = set()
-        self._heading = False
+        self._heading = self._blank = False
         self._column = self._indent = 0
         self._gap = ""
 
@@ -13053,10 +13067,16 @@ class Markdown:
         elif line.lstrip().startswith("|"):
             self._table.append(line.strip())
             return
+        elif not line.strip():
+            self._end_table()
+            self._blank = True  # shown only if something follows
+            return
         else:
             self._end_table()
             self._fence = fence[1] if fence else ""
             if fence:
+                self._screen.show("\n" * self._blank)
+                self._blank = False
                 return
             self._words(self._begin(line))
         self._screen.show(("\x1b[0m" if self._on or self._heading else "") + "\n")
@@ -13082,10 +13102,11 @@ class Markdown:
         found = _BLOCK.match(line)
         assert found is not None  # noqa: S101 - it matches every text
         mark = found[3] or ("| " if found[4] else "")
-        prefix = found[1][: self._width // 3] + mark
+        prefix = "\n" * self._blank + found[1][: self._width // 3] + mark
         self._heading = bool(found[2])
         self._open, self._gap = True, ""
-        self._column = self._indent = len(prefix)
+        self._column = self._indent = len(prefix.lstrip("\n"))
+        self._blank = False
         self._screen.show(prefix + ("\x1b[1m" if self._heading else ""))
         return line[found.end() :]
 
@@ -13139,7 +13160,8 @@ class Markdown:
         rows = [row + [""] * (most - len(row)) for row in rows]
         if rows:
             head, *rest = aligned(rows, self._width, wrap=True)
-            self._screen.show("\n".join([styled(head, "1"), *rest]) + "\n")
+            blank, self._blank = "\n" * self._blank, False
+            self._screen.show("\n".join([blank + styled(head, "1"), *rest]) + "\n")
 
 
 def _plain_cell(cell: str) -> str:
@@ -13297,7 +13319,8 @@ class Options(NamedTuple):
     csv: Annotated[bool, _option("Print the groups as CSV", "usage")] = False
     html: Annotated[str | None, _option("Write a page with charts by day and tool", "usage")] = None
     yes: Annotated[
-        bool, _option("Agree beforehand: delete, spend above the limit", *_PAYING, "projects")
+        bool,
+        _option("Agree beforehand: delete, spend above the limit", *_PAYING, "jobs", "projects"),
     ] = False
     dry_run: Annotated[
         bool, _option("Print the request and its estimate; send, store nothing", *_PAYING)
@@ -13331,7 +13354,7 @@ def _fields_of(command: str) -> list[Field]:
     """The arguments and options of a tool's command; none for another command."""
     if PREFIX + command not in TOOLS:
         return []
-    fields = list(fields_of(arguments_of(TOOLS[PREFIX + command])))
+    fields = [f for f in fields_of(arguments_of(TOOLS[PREFIX + command])) if f.name != "confirm"]
     return fields + [o for o in fields_of(Options) if command in (o.arg.commands or (command,))]
 
 
@@ -13347,7 +13370,7 @@ def flags_of(field: Field) -> list[str]:
     """How a flag may be written; an action has none."""
     flag = "--" + field.name.replace("_", "-")
     own = [_SHORT[field.name], flag] if field.name in _SHORT else [flag]
-    if field.shape.kind == "boolean" and field.name not in Options._fields:
+    if field.shape.kind == "boolean" and field.name not in {"confirm", *Options._fields}:
         own.append(f"--no-{flag[2:]}")
     own += ["--confirm"] * (field.name == "yes")
     if field.shape.list_of == "string" and flag.endswith("s"):
@@ -13382,6 +13405,8 @@ def read_words(declared: Tool, words: Sequence[str], stdin: Stdin) -> ParsedComm
     }
     options = {name: values.pop(name) for name in Options._fields if name in values}
     # Flags win over --args-json, and words over both: the nearer to the hand, the more meant.
+    if options.pop("yes", False):
+        values["confirm"] = True
     given_json = _json_of("--args-json", stdin.text_of(options.pop("args_json", "{}")))
     if not isinstance(given_json, dict):
         raise UsageError("--args-json must be a JSON object")
@@ -13529,6 +13554,7 @@ def _place_question(order: ParsedCommand, field: Field, words: list[str], stdin:
     arguments = order.arguments
     texts = [_piece(word, stdin) for word in words]
     asks = field.name not in arguments and arguments.get("action") in _ASKING
+    asks = asks and "images" not in arguments  # which may be judged without a text
     if not texts and asks and stdin.is_fed():
         words = texts = [stdin.text()]
         if not texts[0].strip():
@@ -13625,7 +13651,7 @@ def _flags_for(field: Field, value: Json) -> list[str]:
     if not flags:
         return []
     if isinstance(value, bool):
-        return [flags[-1] if not value else flags[-2]]
+        return [flag for flag in flags if flag.startswith("--no-") != value]
     flag = next(flag for flag in flags if flag[2:] == field.name.replace("_", "-"))
     if _is_list(field) and isinstance(value, list):
         is_lost = field.shape.or_list and len(value) == 1  # it would become a text
@@ -13722,15 +13748,14 @@ def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> CallEnd:
     watch = _Watch(order, screen)
     call = Call(runtime, order.declared, watch.report if screen.watched else None, patient=True)
     call.rehearses = "dry_run" in order.options
-    arguments = {**order.arguments, **({"confirm": True} if "yes" in order.options else {})}
-    if "confirm" not in arguments and screen.watched and _is_terminal(sys.stdin):
+    if "confirm" not in order.arguments and screen.watched and _is_terminal(sys.stdin):
         call.ask_user = functools.partial(watch.ask, call)
     pause_s = TICK_S
     if _streams(order, screen):
         call.hear, pause_s = watch.heard.append, STREAM_TICK_S
     flight = Request()
     runtime.take_slot(1.0)  # of 64, and nothing else runs yet
-    runtime.launch(flight, paid=False, work=lambda: run_tool(call, arguments))
+    runtime.launch(flight, paid=False, work=lambda: run_tool(call, order.arguments))
     signal = 0
     try:
         while not flight.finished.wait(pause_s):
@@ -13841,7 +13866,7 @@ def _reported(order: ParsedCommand, ended: CallEnd, screen: Screen) -> int:
     if outcome.kind:
         if ended.watch.shown:
             screen.note("")  # ends the line of what is shown already
-        screen.refuse(_error_line(order, ended, screen))
+        screen.note(_error_line(order, ended, screen))
         return _STATUS_OF.get(outcome.kind, 1)
     status = _status_of_run(order, outcome)
     try:
@@ -13913,7 +13938,7 @@ def _print(order: ParsedCommand, ended: CallEnd, screen: Screen) -> None:
     elif isinstance(result.get("answer"), str) and "fence" not in options:
         _print_answer(order, ended, screen)
     else:
-        screen.data(_body(order, outcome, screen).rstrip("\n") + "\n")
+        screen.show(_body(order, outcome, screen).rstrip("\n") + "\n")
     _print_notes(order, result, screen)
 
 
@@ -13946,6 +13971,7 @@ def cost_line(result: Mapping[str, Json]) -> str:
     seconds = (result.get("latency_ms") or 0) / 1000
     parts = (
         f"{result.get('model') or ''}{depth}{picked}".strip(),
+        f"{result['search_type']} search" if result.get("search_type") else "",
         "" if tokens is None else counted(tokens, "token"),
         dollars(usage.get("cost_usd")),
         f"{seconds:.1f} s" if seconds else "",
@@ -13993,7 +14019,7 @@ def source_list(result: Mapping[str, Json], screen: Screen) -> list[str]:
     from urllib.parse import urlsplit
 
     pairs, lines = marked_sources(result), []
-    size = max((width_of(mark) for mark, _ in pairs), default=0) + 1
+    size = max((width_of(mark or "-") for mark, _ in pairs), default=0) + 1
     for mark, source in pairs:
         url, date = without_hidden(source["url"]), f" ({source['date']})" if source["date"] else ""
         head = f"{mark or '-':{size}}"
@@ -14026,7 +14052,7 @@ def table_text(head: Sequence[str], rows: Sequence[Sequence[Json]], screen: Scre
         return "".join("\t".join(row) + "\n" for row in texts)
     is_time = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
     shown = [[ago(c) if is_time.fullmatch(c) else c or "-" for c in row] for row in texts]
-    first, *lines = aligned([head, *shown], screen.width)
+    first, *lines = aligned([head, *shown], screen.width, wrap=screen.width < COLUMNS - 20)
     return "\n".join([styled(first, "1") if screen.styled else first, *lines]) + "\n"
 
 
@@ -14391,7 +14417,7 @@ def _converse(words: Sequence[str], scene: Context) -> int:
                 screen.note("")
                 return 0
             except (UsageError, CannotWrite) as error:
-                screen.refuse(f"{error}.")
+                screen.note(f"{error}.")
             except KeyboardInterrupt as stop:
                 if isinstance(stop, Stopped):
                     raise
@@ -14786,7 +14812,7 @@ def run_help(words: Sequence[str], scene: Context) -> int | str:
     if len(words) == 1 and name not in {*TOPICS, "index", "tool", "topic"}:
         shown = one_line(words[0], 40)
         hint = _meant(name, known) or f"; try one of {', '.join(known)}"
-        screen.refuse(f"{PROGRAM} help: there is no help for {shown}{hint}.")
+        screen.note(f"{PROGRAM} help: there is no help for {shown}{hint}.")
         return 1
     words = ["topic", name] if len(words) == 1 and name in TOPICS else words
     usable = settings._replace(problems=(), warnings=())
@@ -15043,18 +15069,18 @@ def command_line(words: Sequence[str], settings: Settings, screen: Screen) -> in
     try:
         found = _dispatched(words, (settings, screen))
         if isinstance(found, str):
-            screen.data(found)
+            screen.page(found)
         return found if isinstance(found, int) else 0
     except UsageError as error:
         end = "" if str(error).endswith("?") else "."
-        screen.refuse(f"{named}: {error}{end} See {named} --help.")
+        screen.note(f"{named}: {error}{end} See {named} --help.")
         return 2
     except CannotWrite as error:
         if not error.quiet:
-            screen.refuse(f"{PROGRAM}: cannot write {error}.")
+            screen.note(f"{PROGRAM}: cannot write {error}.")
         return 0 if error.quiet else 1
     except ToolError as error:
-        screen.refuse(f"{named}: {spoken(error.message)}")
+        screen.note(f"{named}: {spoken(error.message)}")
         return _STATUS_OF.get(error.kind, 1)
     except KeyboardInterrupt as stop:
         return 128 + getattr(stop, "number", 2)

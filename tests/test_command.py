@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import csv
 import io
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import threading
 import unittest
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -309,7 +311,7 @@ class Showing(unittest.TestCase):
             colourful = here.line("search q", tty=True)
             sober = here.line("search q", tty=True, NO_COLOR="1")
             dumb = here.line("search q", tty=True, TERM="dumb")
-        self.assertIn("\x1b[2mUsage: $0.001", colourful.err)
+        self.assertIn("\x1b[2mUsage: fast search, $0.001", colourful.err)
         self.assertIn("\x1b[0m", colourful.err)
         self.assertNotIn("\x1b", sober.out + sober.err + dumb.out + dumb.err)
 
@@ -429,7 +431,7 @@ class Showing(unittest.TestCase):
 
     def test_code_below_a_refusal_is_not_wrapped(self) -> None:
         err, code = Terminal(), '  "inputs": "' + "word " * 40 + '"'
-        pro.Screen(None, err, pro.Settings()).refuse(f"{'word ' * 40}here:\n{code}")
+        pro.Screen(None, err, pro.Settings()).note(f"{'word ' * 40}here:\n{code}")
         self.assertTrue(err.getvalue().endswith(f" here:\n{code}\n"), err.getvalue())
 
     def test_no_refusal_shows_the_key_or_the_beginning_of_it(self) -> None:
@@ -773,6 +775,391 @@ class Statuses(unittest.TestCase):
         self.assertEqual({number for number, _ in pro.STATUSES}, {0, *used})
 
 
+# ---- Answers as pages
+
+PAGE = """# \u65b0\u3057\u3044 news
+
+Python **3.14** adds `t-strings`; see [the notes](https://docs.python.org/3/) for what 2 * 3 is, \
+and some words more so that it wraps.[1]
+
+- a point that is long enough to be wrapped where it hangs below itself
+1. first
+
+| Version | \u5099\u8003 |
+|---|---|
+| 3.13 | \u81ea\u7531\u306a\u30b9\u30ec\u30c3\u30c9 |
+| 3.14 | **t** |
+
+```python
+def f(x):    # a line of code that is longer than the terminal is wide
+```
+"""
+JAPANESE = "\u65e5\u672c\u8a9e\u306e\u6bb5\u843d\u3067\u3059\u3002"
+
+
+class Pages(unittest.TestCase):
+    """Markdown in a terminal."""
+
+    def shown(self, text: str, size: int = 10_000, width: int = 40, **settings: Json) -> str:
+        out = Terminal()
+        with mock.patch.dict(os.environ, {"COLUMNS": str(width)}):
+            page = pro.Markdown(pro.Screen(out, None, pro.Settings(**settings)))
+        for at in range(0, len(text), size):
+            page.feed(text[at : at + size])
+        page.finish()
+        return out.getvalue()
+
+    def plain(self, text: str, **more: Json) -> list[str]:
+        shown = self.shown(text, **more)
+        return re.sub("\x1b\\[[0-9;]*m|\x1b\\]8;;.*?\x1b\\\\\\\\", "", shown).splitlines()
+
+    def test_every_line_fits_and_lists_and_tables_stand_below_themselves(self) -> None:
+        lines = self.plain(PAGE)
+        self.assertEqual(lines[0], "\u65b0\u3057\u3044 news")
+        self.assertIn("- a point that is long enough to be", lines)
+        self.assertIn("  wrapped where it hangs below itself", lines)
+        self.assertIn("1. first", lines)
+        self.assertIn("Version  \u5099\u8003", lines)
+        self.assertIn("   3.14  t", lines)
+        code = [line for line in lines if line.startswith("def f")]
+        self.assertEqual(len(code), 1)
+        rest = [line for line in lines if line not in code]
+        self.assertLessEqual(max(map(pro.width_of, rest)), 40, rest)
+        text = " ".join(lines)
+        for gone in ("**", "`", "|--", "# \u65b0"):
+            self.assertNotIn(gone, text)
+        self.assertIn("2 * 3", text)
+
+    def test_it_looks_the_same_however_it_arrives(self) -> None:
+        whole = self.shown(PAGE + JAPANESE * 9)
+        for size in (1, 2, 3, 7, 50):
+            self.assertEqual(self.shown(PAGE + JAPANESE * 9, size), whole, size)
+
+    def test_words_are_shown_before_their_line_ends(self) -> None:
+        out = Terminal()
+        page = pro.Markdown(pro.Screen(out, None, pro.Settings()))
+        page.feed("A first sentence of th")
+        self.assertEqual(out.getvalue(), "A first sentence of")
+
+    def test_wide_characters_count_as_two_and_close_no_line(self) -> None:
+        for width in (20, 31, 40):
+            lines = self.plain(JAPANESE * 20, width=width)
+            self.assertLessEqual(max(map(pro.width_of, lines)), width)
+            self.assertGreater(min(map(pro.width_of, lines[:-1])), width - 5)
+            self.assertFalse([line for line in lines if line[0] == "\u3002"])
+
+    def test_styles_are_those_of_the_marks(self) -> None:
+        shown = self.shown(
+            "**bold** *it* `a * b` 2*3 \u306f**\u592a\u5b57**\u3067\u3059 snake_case"
+        )
+        self.assertIn("\x1b[1mbold\x1b[22m", shown)
+        self.assertIn("\x1b[3mit\x1b[23m", shown)
+        self.assertIn("\x1b[36ma * b\x1b[39m", shown)
+        self.assertIn(" 2*3 ", shown)
+        self.assertIn("\x1b[1m\u592a", shown)
+        self.assertIn("snake_case", shown)
+        self.assertTrue(self.shown("an **open one\n\nnext").endswith("\x1b[0m\n\nnext\n"))
+
+    def test_links_are_links_where_the_terminal_shows_them(self) -> None:
+        text = "see [the notes](https://x.org/a) or [bad](javascript:alert(1))"
+        self.assertIn("the notes (https://x.org/a)", " ".join(self.plain(text)))
+        linked = self.shown(text, shows_links=True)
+        self.assertIn("\x1b]8;;https://x.org/a\x1b\\the notes\x1b]8;;\x1b\\", linked)
+        self.assertNotIn("8;;javascript", linked)
+
+    def test_no_text_of_an_answer_controls_the_terminal(self) -> None:
+        evil = "a\x1b]0;owned\x07b [x](https://a\x1b\\\\b) \x9b31m\n| \x1b[2J | b |\n```\n\x1b[5m\n"
+        for size in (1, 100):
+            shown = self.shown(evil, size, shows_links=True)
+            ours = "\x1b\\[(?:[0-9]{1,2};?)*m|\x1b\\]8;;[\x21-\x7e]*\x1b\\\\"
+            rest = re.sub(ours, "", shown)
+            self.assertNotRegex(rest, "[\x1b\x07\x9b]")
+
+    def test_sources_bear_the_answers_numbers_and_cited_ones_come_first(self) -> None:
+        urls = [f"https://example.org/{n}" for n in range(3)]
+        sources = [{"title": f"Page {n}", "url": u, "date": None} for n, u in enumerate(urls)]
+        cited = [{"marker": "[web:2]", "source": 3, "url": None}]
+        result = {"sources": sources, "citations": cited}
+        for links in (False, True):
+            screen = pro.Screen(Terminal(), None, pro.Settings(shows_links=links))
+            text = "\n".join(pro.source_list(result, screen))
+            found = re.findall(r"Page (\d)", text)
+            self.assertEqual(found, ["2", "0", "1"])
+            self.assertIn("[web:2] ", text)
+            self.assertEqual(text.count("https://example.org/2"), 1)
+            self.assertEqual("\x1b]8;;https://example.org/2\x1b\\" in text, links)
+
+    def test_a_terminal_gets_a_page_and_pipes_no_color_and_plain_the_plain_text(self) -> None:
+        body = run_event("completed", "**bold** text")
+        with console() as here:
+            for more in (
+                {"tty": True},
+                {},
+                {"tty": True, "NO_COLOR": "1"},
+                {"tty": True, "flag": "--plain"},
+            ):
+                flag = more.pop("flag", "")
+                answer = (
+                    streamed(sse_event(body)) if "tty" in more else Answer(body=body["response"])
+                )
+                here.fake.script("POST /v1/agent", answer)
+                said = here.line(f"ask q {flag}", **more)
+                is_page = more == {"tty": True} and not flag
+                self.assertEqual("\x1b[1mbold" in said.out, is_page, said.out)
+                self.assertEqual(said.out == "**bold** text\n\nNo sources.\n", not is_page)
+                self.assertIn("Usage: openai/gpt-6-luna", said.err)
+
+    def test_json_escapes_what_steers_a_terminal(self) -> None:
+        evil = "\x9b31m \u202e \U000e0041 \u200b caf\u00e9"
+        with console() as here:
+            body = {**run_event("completed", evil)["response"], "model": "m"}
+            here.fake.script("POST /v1/agent", Answer(body=body))
+            said = here.line("ask q --json")
+        self.assertTrue(said.out.isprintable() or not re.search(HIDDEN, said.out), said.out)
+        self.assertNotRegex(said.out, "[\u200b\u202e\U000e0041]")
+        self.assertIn("caf\u00e9", said.out)
+        self.assertEqual(pro.escaped_json({"a": "\x9b"}), '{\n  "a": "\\u009b"\n}')
+        self.assertEqual(json.loads(pro.escaped_json([evil])), [evil])
+
+
+# ---- What can be typed
+
+
+class Typing(unittest.TestCase):
+    def test_decide_takes_words_files_and_standard_input(self) -> None:
+        flags = (
+            """--yes-no "Is it angry?" --choice team=billing,tech --score urgency=low,mid,high"""
+        )
+        questions = {
+            "Is it angry?": {"type": "noul", "instructions": "Is it angry?"},
+            "team": {"type": "choice", "criteria": {"billing": None, "tech": None}},
+            "urgency": {"type": "score", "criteria": ["low", "mid", "high"]},
+        }
+        with console() as here:
+            Path(here.folder, "t.txt").write_text("a ticket\n", "utf-8")
+            for line in (
+                "decide a ticket", "decide -", f"decide @{here.folder}/t.txt", "decide",
+                "decide --state 'a ticket'",
+            ):  # fmt: skip
+                said = here.line(f"{line} {flags}", stdin=b"a ticket\n")
+                self.assertEqual(said.status, 0, said.err)
+                sent = here.fake.requests[-1].body
+                self.assertEqual((sent["state"], sent["questions"]), ("a ticket", questions))
+            self.assertEqual(
+                [row.split("\t")[:2] for row in said.out.splitlines()],
+                [["Is it angry?", "noul"], ["team", "choice"], ["urgency", "score"]],
+            )
+            named = read(shlex.split("decide x --yes-no angry='Is it?' --yes-no 'Is a = b?'"))
+            self.assertEqual(
+                named.arguments["questions"],
+                {
+                    "angry": {"type": "noul", "instructions": "Is it?"},
+                    "Is a = b?": {"type": "noul", "instructions": "Is a = b?"},
+                },
+            )
+            for line in ("decide x --choice team", "decide x --score a=low", "decide x"):
+                self.assertEqual(here.line(line).status, 2, line)
+
+    def test_a_threshold_sets_the_status(self) -> None:
+        answers = {"a": {"type": "noul", "noul": 0.81}}
+        with console() as here:
+            for threshold, status in (("0.8", 0), ("0.82", pro.UNLIKELY)):
+                body = {"id": "d", "model": "pplx-decider-v1.1-27b", "answers": answers}
+                here.fake.script("POST /v1/decisions", Answer(body=body))
+                said = here.line(f"decide x --yes-no a=Is? --threshold {threshold}")
+                self.assertEqual(said.status, status, said.err)
+                self.assertTrue(said.out.startswith("a\tnoul\tyes\t0.81"), said.out)
+
+    def test_images_are_named_by_where_they_are_and_one_by_one(self) -> None:
+        pixel = base64.b64decode(
+            "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5E"
+            "rkJggg=="
+        )
+        with console() as here:
+            for name in ("a.png", "b.png"):
+                Path(here.folder, name).write_bytes(pixel)
+            line = f"decide --image {here.folder}/a.png --image {here.folder}/b.png --yes-no red?"
+            said = here.line(line)
+            self.assertEqual(said.status, 0, said.err)
+            self.assertEqual(json.dumps(here.fake.requests[-1].body).count("data:image/png"), 2)
+
+    def test_files_are_indexed_by_their_names(self) -> None:
+        with console() as here:
+            for name in ("a.md", "b.md"):
+                Path(here.folder, name).write_text(f"text of {name}", "utf-8")
+            said = here.line(f"embed index {here.folder}/a.md {here.folder}/b.md -", stdin=b"piped")
+            self.assertEqual(said.status, 0, said.err)
+            self.assertEqual(
+                here.fake.requests[-1].body["input"], ["text of a.md", "text of b.md", "piped"]
+            )
+            found = here.line("embed search text --json").json()["hits"]
+            self.assertEqual(len(found), 3)
+
+    def test_a_chat_goes_on_with_the_newest_and_is_named_by_its_first_line(self) -> None:
+        with console() as here:
+            self.assertEqual(here.line("chat -c 'too early'").status, 2)
+            here.line("chat send 'Remember: teal.\n\nAnd more.'")
+            here.line("chat 'a second one'")
+            said = here.line("chat -c 'and what now'")
+            self.assertIn(", chat 2", said.err)
+            chats = here.line("chat list --json").json()["chats"]
+            self.assertEqual([c["title"] for c in chats], ["a second one", "Remember: teal."])
+            self.assertEqual([c["message_count"] for c in chats], [4, 2])
+
+    def test_actions_may_be_left_out_where_one_is_plainly_meant(self) -> None:
+        lines = {"jobs": "list", "jobs 3": "result", "projects": "list", "embed": "status"}
+        for line, action in lines.items():
+            self.assertEqual(read(line.split()).arguments["action"], action)
+
+    def test_tables_are_tabs_in_a_pipe_and_columns_in_a_terminal(self) -> None:
+        with console() as here:
+            here.line("chat send 'one\ttwo'")
+            here.line("research 'a long question'")
+            for line, start in {"chat list": "1\t2\t2", "jobs": "1\tqueued\tmedium\t2"}.items():
+                piped, shown = here.line(line), here.line(line, tty=True, NO_COLOR="1")
+                self.assertTrue(piped.out.startswith(start), piped.out)
+                self.assertEqual(piped.out.count("\n"), 1)
+                self.assertRegex(piped.out, r"\t20\d\d-\d\d-\d\dT[\d:.]+Z\t")
+                self.assertIn("just now", shown.out)
+                self.assertNotIn("\t", shown.out)
+            models = here.line("models --provider anthropic")
+            self.assertTrue(all(row.count("\t") == 4 for row in models.out.splitlines()))
+            self.assertIn("Routing standard", models.err)
+
+    def test_times_and_amounts_are_said_as_people_say_them(self) -> None:
+        now = datetime.now(timezone.utc)
+        for seconds, words in {
+            5: "just now", 61: "1 minute ago", 7300: "2 hours ago", 200_000: "2 days ago"
+        }.items():  # fmt: skip
+            text = (now - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+            self.assertEqual(pro.ago(text), words)
+        for usd, words in {
+            "0.00381": "$0.0038", "0.001": "$0.001", "0.06": "$0.06", "0": "$0.00", "1.5": "$1.50",
+            "12.3456": "$12.35", "0.0000024": "$0.0000024", None: "cost unknown",
+        }.items():  # fmt: skip
+            self.assertEqual(pro.dollars(usd), words)
+
+    def test_a_terminal_asks_before_it_deletes_or_spends_and_yes_agrees(self) -> None:
+        with console() as here:
+            here.line("chat send --title t hello")
+            delete, dear = "chat delete 1", "ask q --depth medium"
+            limit = {"PERPLEXITY_CONFIRM_USD": "0.001"}
+            for answer, status in (("", 1), ("n", 1), ("y", 0)):
+                for line in (dear, delete):
+                    with (
+                        mock.patch("builtins.input", return_value=answer) as asked,
+                        mock.patch.object(sys, "stdin", Terminal()),
+                    ):
+                        said = here.line(line, tty=True, **limit)
+                    self.assertEqual((said.status, asked.call_count), (status, 1), said.err)
+                    self.assertNotIn("call again", said.err)
+                    self.assertNotIn("confirm", said.err)
+            here.line("chat send --title t hello")
+            said = here.line("ask q --depth medium", **limit)
+            self.assertEqual(said.status, 1)
+            self.assertIn("Add --yes", said.err)
+            for line in (
+                "ask q --depth medium -y",
+                "chat delete 2 --yes",
+                "ask q --yes --depth low",
+            ):
+                self.assertEqual(here.line(line, **limit).status, 0)
+
+    def test_no_sentence_for_clients_reaches_a_shell(self) -> None:
+        lines = (
+            "ask q --depth deep", "jobs status 9", "chat read 9", "ask q", "chat delete 1",
+            "projects delete x", "projects budget default --daily-usd 5", "help", "help costs",
+            "help errors", "help settings", "research q", "usage", "chat list --project none",
+            "decide x --yes-no y --image none.png", "embed index",
+        )  # fmt: skip
+        with console() as here:
+            here.line("chat send --title t hello")
+            here.line("projects budget default --daily-usd 1")
+            for line in lines:
+                for more in ({}, {"PERPLEXITY_API_KEY": ""}):
+                    said = here.line(line, **more)
+                    for words in (
+                        "confirm=true",
+                        "env block",
+                        "restart the client",
+                        "perplexity_help",
+                    ):
+                        self.assertNotIn(words, said.out + said.err, line)
+
+
+class Keys(unittest.TestCase):
+    def test_a_key_is_stored_for_its_owner_alone_and_found_by_default(self) -> None:
+        with console() as here:
+            bare = {"PERPLEXITY_API_KEY": ""}
+            self.assertEqual(here.line("key", **bare).status, 3)
+            said = here.line("key set", stdin=f"{here.fake.key}\n".encode(), **bare)
+            self.assertEqual(said.status, 0, said.err)
+            stored = Path(here.folder, "data", "api-key")
+            if POSIX:
+                self.assertEqual(stored.stat().st_mode & 0o777, 0o600)
+            self.assertEqual(here.line("ask q", **bare).status, 0)
+            status = here.line("key status", **bare)
+            self.assertEqual((status.status, status.out.count("\n")), (0, 1), status.err)
+            self.assertIn(f"ending in {here.fake.key[-4:]}", status.out)
+            self.assertNotIn(here.fake.key, said.out + said.err + status.out + status.err)
+            self.assertEqual(here.line("key clear", **bare).status, 0)
+            self.assertFalse(stored.exists())
+            self.assertEqual(here.line("ask q", **bare).status, 3)
+            self.assertIn("no stored key", here.line("key clear", **bare).err)
+
+    def test_the_variable_comes_first_and_that_is_said(self) -> None:
+        with console() as here:
+            said = here.line("key set", stdin=b"pplx-another-key-that-is-not-used")
+            self.assertIn("PERPLEXITY_API_KEY is set too, and comes first", said.err)
+            self.assertIn("From PERPLEXITY_API_KEY, ending in", here.line("key status").out)
+
+    def test_what_is_no_key_is_refused_and_not_shown(self) -> None:
+        with console() as here:
+            for text in (b"", b"two words here", b"YOUR_KEY", b"\xff\xfe\x00"):
+                said = here.line("key set", stdin=text, PERPLEXITY_API_KEY="")
+                self.assertEqual((said.status, said.out), (2, ""), said.err)
+                self.assertNotIn("two words", said.err)
+            self.assertEqual(here.line("key sett").status, 2)
+            self.assertFalse(Path(here.folder, "data").exists())
+
+    def test_a_key_that_perplexity_refuses_is_6_with_the_reason(self) -> None:
+        with console() as here:
+            said = here.line("key status", PERPLEXITY_API_KEY="pplx-" + "a1" * 20)
+            self.assertEqual(said.status, 6)
+            self.assertIn("rejected", said.err)
+
+
+class Prompt(unittest.TestCase):
+    def test_a_conversation_at_a_prompt(self) -> None:
+        with console() as here:
+            page = Path(here.folder, "talk.md")
+            lines = iter(
+                ["hello", "and now?", "/frob", f"/save {page}", "/model x-y/z", "/new", "fresh"]
+            )
+
+            def typed(_: str) -> str:
+                line = next(lines, None)
+                if line is None:
+                    raise EOFError
+                return line
+
+            with (
+                mock.patch("builtins.input", typed),
+                mock.patch.object(pro.Stdin, "is_fed", lambda _: False),
+            ):
+                said = here.line("chat", NO_COLOR="1", tty=True)
+            self.assertEqual(said.status, 0, said.err)
+            bodies = [seen.body for seen in here.fake.requests if seen.method == "POST"]
+            self.assertEqual([body["input"] for body in bodies], ["hello", "and now?", "fresh"])
+            self.assertIn("previous_response_id", bodies[1])
+            self.assertNotIn("previous_response_id", bodies[2])
+            self.assertEqual(bodies[2]["model"], "x-y/z")
+            self.assertIn("/save FILE", said.err)
+            text = page.read_text("utf-8")
+            self.assertIn("# hello", text)
+            self.assertIn("# and now?", text)
+
+
 # ---- Waiting and streaming
 
 
@@ -858,6 +1245,24 @@ class Streaming(unittest.TestCase):
 
 
 class Waiting(unittest.TestCase):
+    def test_the_line_that_moves_leaves_nothing_behind(self) -> None:
+        err = Terminal()
+        with mock.patch.dict(os.environ, {"COLUMNS": "60"}):
+            screen = pro.Screen(Terminal(), err, pro.Settings())
+        screen.status("ask: 1 s, searching: \u5929\u6c17\u3068\u6c17\u6e29\u306b\u3064\u3044\u3066")
+        screen.status("ask: 2 s")
+        wide, narrow = err.getvalue().split("\r")[1:]
+        self.assertEqual(pro.width_of(narrow), pro.width_of(wide))
+        screen.status("\u5929" * 90)
+        self.assertLess(pro.width_of(err.getvalue().rpartition("\r")[2]), 60)
+
+    def test_nothing_moves_on_a_dumb_terminal(self) -> None:
+        err = Terminal()
+        pro.Screen(Terminal(), err, pro.read_settings({"TERM": "dumb"})).status("ask: 1 s")
+        self.assertEqual(err.getvalue(), "")
+        pro.Screen(Terminal(), err, pro.read_settings({"NO_COLOR": "1"})).status("ask: 1 s")
+        self.assertEqual(err.getvalue(), "\rask: 1 s")
+
     def test_a_report_is_waited_for_with_a_line_that_moves_and_goes_away(self) -> None:
         with console() as here, mock.patch.multiple(pro, POLL_FIRST_S=0.05, TICK_S=0.01):
             here.fake.run_script("in_progress", "in_progress", "completed")
@@ -1048,7 +1453,7 @@ class Process(unittest.TestCase):
             "PERPLEXITY_DATA_DIR": f"{self.folder.name}/data",
         }
 
-    def start(self, *words: str, **more: Json) -> subprocess.Popen[bytes]:
+    def start(self, *words: str | bytes, **more: Json) -> subprocess.Popen[bytes]:
         environ = {**self.environ, **more.pop("env", {})}
         streams = {
             "stdin": subprocess.DEVNULL,
@@ -1059,7 +1464,7 @@ class Process(unittest.TestCase):
             [sys.executable, "-c", DRIVER, *words], env=environ, **{**streams, **more}
         )
 
-    def run_words(self, *words: str, **more: Json) -> tuple[int, bytes, bytes]:
+    def run_words(self, *words: str | bytes, **more: Json) -> tuple[int, bytes, bytes]:
         text = more.pop("input", None)
         more.update({"stdin": subprocess.PIPE} if text is not None else {})
         with self.start(*words, **more) as process:
@@ -1088,6 +1493,106 @@ class Process(unittest.TestCase):
         self.assertEqual((status, err.count(b"\n")), (0, 1))
         self.assertIn(text, out.decode("utf-8"))
         self.assertEqual(self.fake.requests[0].body["input"], f"what is\n\n{text}")
+
+    @unittest.skipUnless(POSIX and shutil.which("bash"), "needs bash")
+    def test_scripts_and_loops_keep_what_they_read_themselves(self) -> None:
+        command = f"{shlex.quote(sys.executable)} -c {shlex.quote(DRIVER)}"
+        loop = f'while read q; do {command} ask -q "$q"; done'
+        script = f"{command} ask -q a; export TOKEN=secret; {command} ask -q b; echo done"
+        for text, shell, asked in (
+            ("one\ntwo\nthree\n", ["bash", "-c", loop], ["one", "two", "three"]),
+            (script, ["bash"], ["a", "b"]),
+        ):
+            before = len(self.fake.requests)
+            done = subprocess.run(
+                shell, input=text.encode(), capture_output=True, check=True, timeout=WAIT_S,
+                env=self.environ,
+            )  # fmt: skip
+            self.assertEqual([seen.body["input"] for seen in self.fake.requests[before:]], asked)
+        self.assertTrue(done.stdout.endswith(b"done\n"))
+
+    def test_an_open_and_silent_pipe_is_not_waited_for(self) -> None:
+        reader, writer = os.pipe()
+        try:
+            for words in (
+                ("ask", "hello"), ("research", "hello"), ("chat", "send", "hello"),
+                ("ask", "--args-json", '{"query":"q"}'), ("embed", "search", "q"),
+            ):  # fmt: skip
+                status, _, _ = self.run_words(*words, stdin=reader)
+                self.assertEqual(status, 0, words)
+        finally:
+            os.close(reader)
+            os.close(writer)
+
+    def test_words_are_utf_8_whatever_the_locale(self) -> None:
+        env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+        self.assertEqual(self.run_words("ask", "Gr\u00f6\u00dfe \U0001f600", env=env)[0], 0)
+        self.assertEqual(self.fake.requests[-1].body["input"], "Gr\u00f6\u00dfe \U0001f600")
+        if POSIX:
+            status, out, err = self.run_words("ask", b"Gr\xf6\xdfe", env=env)
+            self.assertEqual((status, out, len(self.fake.requests)), (2, b"", 1), err)
+
+    @unittest.skipUnless(POSIX, "needs /dev/stdout")
+    def test_an_answer_can_be_written_to_the_device_of_standard_output(self) -> None:
+        for name in ("/dev/stdout", "/dev/fd/1", "-"):
+            status, out, err = self.run_words("ask", "q", "--output", name)
+            self.assertEqual(status, 0, err)
+            self.assertTrue(out.startswith(b"# q\n"), out)
+
+    def test_a_dry_run_sends_nothing_and_makes_no_file(self) -> None:
+        env = {"PERPLEXITY_BUDGET_DAILY_USD": "1", "PERPLEXITY_CONFIRM_USD": "0"}
+        for line in (
+            "ask q", "ask q --model openai/gpt-6-sol", "chat send hello", "research q", "search q",
+            "decide x --yes-no y", "embed search q", "chat send more --chat-id 1",
+            """embed index --source text --items [{"key":"k","text":"t"}]""",
+        ):  # fmt: skip
+            status, _, err = self.run_words(*line.split(), "--dry-run", env=env)
+            self.assertEqual(status, 1 if "--chat-id" in line else 0, (line, err))
+            self.assertEqual(b"It may cost up to $" in err, status == 0, err)
+            self.assertEqual(self.fake.requests, [], line)
+            self.assertEqual([*Path(self.folder.name).iterdir()], [], line)
+
+    @unittest.skipUnless(POSIX, "signals of this kind are not there elsewhere")
+    def test_a_signal_lets_the_answer_come_that_is_paid_for(self) -> None:
+        for signals in (["SIGINT"], ["SIGTERM"], ["SIGHUP"], ["SIGINT", "SIGTERM"]):
+            gate = self.fake.hold("POST /v1/agent")
+            count = len(self.fake.requests)
+            with self.start("ask", "hello there") as process:
+                self.fake.wait_for("POST /v1/agent", count + 1)
+                for name in signals:
+                    process.send_signal(getattr(signal, name))
+                    assert process.stderr
+                    if name == signals[0]:
+                        self.assertIn(b"is paid for", process.stderr.readline())
+                gate.set()
+                out, err = process.communicate(timeout=WAIT_S)
+            self.assertEqual(process.returncode, 128 + getattr(signal, signals[0]), err)
+            self.assertIn(b'You asked "hello there"', out, signals)
+        _, out, _ = self.run_words("usage", "--json")
+        self.assertEqual(json.loads(out)["totals"]["errors"], 0)
+
+    @unittest.skipUnless(POSIX, "signals of this kind are not there elsewhere")
+    def test_the_same_signal_twice_ends_at_once_and_where_nothing_is_paid_one_does(self) -> None:
+        gate = self.fake.hold("POST /v1/agent")
+        with self.start("ask", "q") as process:
+            self.fake.wait_for("POST /v1/agent", 1)
+            process.send_signal(signal.SIGTERM)
+            assert process.stderr
+            self.assertIn(b"is paid for", process.stderr.readline())
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=5)
+        gate.set()
+        self.assertEqual((process.returncode, out), (143, b""), err)
+        self.assertRegex(err, rb"usage|job \d+ is kept")
+        self.fake.run_script("in_progress")
+        with self.start("research", "q", "--wait") as process:
+            self.fake.wait_for("GET /v1/agent/{id}", 1)
+            process.send_signal(signal.SIGHUP)
+            out, err = process.communicate(timeout=5)
+        self.assertEqual(process.returncode, 129)
+        self.assertRegex(
+            err, rb"job \d+ is kept. Go on with: perplexity-pro jobs result \d+ --wait"
+        )
 
     def test_a_reader_that_leaves_early_is_no_error(self) -> None:
         reader, writer = os.pipe()
@@ -1129,16 +1634,6 @@ class Process(unittest.TestCase):
         self.fake.finish_all()
         status, out, _ = self.run_words("jobs", "result", "1", "--wait", "--json")
         self.assertEqual((status, json.loads(out)["status"]), (0, "completed"))
-
-    @unittest.skipUnless(POSIX, "Ctrl-C cannot be sent to one process elsewhere")
-    def test_ctrl_c_during_a_question_ends_it_and_leaves_its_trace_in_the_ledger(self) -> None:
-        gate = self.fake.hold("POST /v1/agent")
-        status, out, err = self.interrupted("POST /v1/agent", "ask", "q")
-        gate.set()
-        self.assertEqual((status, out), (130, b""))
-        self.assertIn(b"may have been billed: see perplexity-pro usage", err)
-        _, out, _ = self.run_words("usage", "--json")
-        self.assertEqual(json.loads(out)["totals"]["calls"], 1)
 
     @unittest.skipUnless(POSIX, "needs a pseudo terminal")
     def test_ctrl_c_in_the_middle_of_a_stream_is_130_without_a_traceback(self) -> None:
