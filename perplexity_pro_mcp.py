@@ -3378,6 +3378,7 @@ class Store:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self.makes = True  # False: where there is no file, an empty one in memory is read
         # Threads queue here rather than in SQLite's wait for a lock, which is neither fair nor
         # quick: it sleeps and tries again.
         self._turn = threading.Lock()
@@ -3424,6 +3425,10 @@ class Store:
     def _opened(self, deadline: float) -> sqlite3.Connection:
         """A connection to the file, which is made or adopted first if it is not the known one."""
         try:
+            if not self.makes and not database_exists(self._settings):
+                db = _connect(database_path(self._settings), 0, "memory")
+                _upgrade(db, database_path(self._settings))
+                return db
             path = data_folder(self._settings) / DATABASE
             with self._door:
                 if self._known is None or self._known != _identity(path):
@@ -14290,6 +14295,7 @@ def run_words(declared: Tool, words: Sequence[str], scene: Context) -> int:
     for sentence in settings.warnings:
         screen.note(f"Warning: {sentence}")
     with contextlib.closing(Runtime(settings)) as runtime, _stopped_by_signals():
+        runtime.store.makes = "dry_run" not in order.options
         return run_order(order, runtime, screen)
 
 
