@@ -13785,13 +13785,14 @@ def _drained(flight: Request, runtime: Runtime, screen: Screen, signal: int) -> 
     end = time.monotonic() + EXIT_GRACE_S
     if runtime.busy() and not flight.finished.is_set():
         screen.note("Stopping. The request is paid for, so its answer is awaited for 10 s.")
-    while runtime.busy() and not flight.finished.is_set() and time.monotonic() < end:
+    while True:
         try:
-            flight.finished.wait(TICK_S)
-        except KeyboardInterrupt as again:  # noqa: PERF203 - it is a wait
+            while runtime.busy() and not flight.finished.is_set() and time.monotonic() < end:
+                flight.finished.wait(TICK_S)
+            return flight.finished.wait(TICK_S)
+        except KeyboardInterrupt as again:  # noqa: PERF203 - another kind is no hurry
             if getattr(again, "number", 2) == signal:
                 return False
-    return flight.finished.wait(TICK_S)
 
 
 @contextlib.contextmanager

@@ -1543,7 +1543,7 @@ class Process(unittest.TestCase):
         env = {"PERPLEXITY_BUDGET_DAILY_USD": "1", "PERPLEXITY_CONFIRM_USD": "0"}
         for line in (
             "ask q", "ask q --model openai/gpt-6-sol", "chat send hello", "research q", "search q",
-            "decide x --yes-no y", "embed search q", "chat send more --chat-id 1",
+            "decide x --yes-no y", "chat send more --chat-id 1",
             """embed index --source text --items [{"key":"k","text":"t"}]""",
         ):  # fmt: skip
             status, _, err = self.run_words(*line.split(), "--dry-run", env=env)
