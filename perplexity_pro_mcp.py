@@ -604,6 +604,7 @@ class Settings(NamedTuple):
     busy_timeout_s: float = 5.0
     routing: str = "standard"
     model: str = "perplexity/sonar"
+    decider: str = DEFAULT_DECIDER
     tiers: tuple[tuple[str, str], ...] = ()
     wait_s: float = DEFAULT_WAIT_S
     observe: bool = True
@@ -690,6 +691,7 @@ VARIABLES = (
     Variable("PERPLEXITY_ROUTING", "standard", "standard, custom or dynamic"),
     Variable("PERPLEXITY_MODEL", "perplexity/sonar", "standard: the model of a call naming none"),
     *(Variable(v, "none", f"custom, dynamic: {t} model") for t, v in _TIER_VARIABLES.items()),
+    Variable("PERPLEXITY_DECIDER_MODEL", DEFAULT_DECIDER, "The model of decide"),
     Variable("PERPLEXITY_BUDGET_DAILY_USD", "none", "Most to spend in a UTC day"),
     Variable("PERPLEXITY_BUDGET_MONTHLY_USD", "none", "Most to spend in a UTC month"),
     Variable("PERPLEXITY_BUDGET_CALL_USD", "none", "Most one call may be expected to cost"),
@@ -927,6 +929,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     problems: list[str] = []
     key, flaw = read_key(environ[KEY_VARIABLE]) if KEY_VARIABLE in environ else (None, "is not set")
     routing = _routing_of(environ, problems)
+    decider = DEFAULT_DECIDER
+    if given(environ, "PERPLEXITY_DECIDER_MODEL"):
+        decider = _model_in(environ, "PERPLEXITY_DECIDER_MODEL", "", problems) or decider
     amounts = _amounts_of(environ, problems)
     switches = ("on", "off", "true", "false", "yes", "no", "1", "0")
     levels = ("warning", "debug", "info", "error", "critical")
@@ -943,6 +948,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         log_level=_word_in(environ, "PERPLEXITY_LOG_LEVEL", levels, problems).upper(),
         routing=routing.mode,
         model=routing.model,
+        decider=decider,
         tiers=routing.tiers,
         observe=_word_in(environ, "PERPLEXITY_OBSERVE", switches, problems) in switches[::2],
         colour=not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
@@ -5000,8 +5006,16 @@ def read_models(body: Json) -> list[Model]:
 
 
 # ---- Decisions
+# One table of question types: what their criteria must be, how their answers are read, and what an
+# answer must agree with. A reply is believed as far as it agrees with the question and with itself:
+# what contradicts the question is no answer; what only contradicts itself is passed on, marked.
 
-QUESTION_TYPES = {"noul": "noul", "boolean": "noul", "choice": "choice", "score": "score"}
+_TOLERANCE = 0.01  # of a probability, and of their sum
+_LEFT_OUT = "No readable answer came back, so it is left out"
+_NO_SHARES = "The probabilities cannot be read or are of other options, so they are null"
+_UNEVEN = "The probabilities do not cover every option or do not add up to 1"
+_AT_ODDS = "The answer does not follow from its own probabilities"
+_UNSURE_HOW_SURE = "The confidence cannot be read, so it is null"
 
 
 class Question(NamedTuple):
@@ -5024,28 +5038,26 @@ class Decision(NamedTuple):
     legend: dict[str, Json] | None = None
 
 
-class AnswerProblem(NamedTuple):
-    """What is wrong with the answer to one question, in words that several can share."""
-
-    problem: str
-    name: str
-
-
 class DecisionReply(NamedTuple):
-    """The readable answers of a reply, by the names of their questions, and what is wrong."""
+    """The readable answers by the names of their questions, and what is wrong with which."""
 
     answers: dict[str, Decision]
-    flaws: list[AnswerProblem]
+    flaws: dict[str, list[str]]
 
 
-# ---- Decisions: the questions
+class QuestionType(NamedTuple):
+    """A type of question."""
+
+    criteria: Callable[[Json], Json]  # as they are sent; ValueError says what is wrong
+    value: Callable[[Json, list[str]], Json]  # of an answer, given the options; None: unreadable
+    follows: Callable[[Json, dict[str, float]], bool]  # whether it agrees with the probabilities
 
 
 def _says(value: Json) -> bool:
     """Whether a description says anything: text, an object or a list, and not an empty one."""
-    if isinstance(value, str):
-        return bool(value.strip())
-    return isinstance(value, (dict, list)) and bool(value)
+    return isinstance(value, (str, dict, list)) and bool(
+        value.strip() if isinstance(value, str) else value
+    )
 
 
 def _noul_criteria(criteria: Json) -> Json:
@@ -5053,7 +5065,8 @@ def _noul_criteria(criteria: Json) -> Json:
         return None
     if not isinstance(criteria, dict) or not set(criteria) <= {"true", "false"}:
         raise ValueError("criteria must be an object with the keys true and/or false")
-    given = _present(criteria)
+    # A boolean says no more than its key: no words are given.
+    given = {k: v for k, v in criteria.items() if v is not None and not isinstance(v, bool)}
     if not all(map(_says, given.values())):
         raise ValueError("criteria must say in words what true and false mean")
     return given or None
@@ -5082,11 +5095,39 @@ def _score_criteria(criteria: Json) -> Json:
     return criteria
 
 
-_CRITERIA: dict[str, Callable[[Json], Json]] = {
-    "noul": _noul_criteria,
-    "choice": _choice_criteria,
-    "score": _score_criteria,
+def _number_in(value: Json, high: float) -> float | None:
+    """A number from 0 to a bound; one that misses it by a hair counts as the bound."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if not -_TOLERANCE <= value <= high + _TOLERANCE:
+        return None
+    return min(max(float(value), 0.0), high)
+
+
+def _score_follows(score: Json, shares: dict[str, float]) -> bool:
+    mean = sum(int(level) * share for level, share in shares.items())
+    return bool(abs(mean - score) <= _TOLERANCE * len(shares))
+
+
+_NOUL = QuestionType(_noul_criteria, lambda value, _: _number_in(value, 1.0), lambda *_: True)
+QUESTION_TYPES = {
+    "noul": _NOUL,
+    "boolean": _NOUL,  # unknown to the API; what most people call a noul
+    "choice": QuestionType(
+        _choice_criteria,
+        lambda value, options: value if value in options else None,
+        # Ties and rounding may put another option a hair ahead.
+        lambda choice, shares: shares.get(choice, 0.0) >= max(shares.values()) - _TOLERANCE,
+    ),
+    "score": QuestionType(
+        _score_criteria,
+        lambda value, options: _number_in(value, len(options) - 1.0),
+        _score_follows,
+    ),
 }
+
+
+# ---- Decisions: the questions
 
 
 def _question(name: str, given: Json) -> Question:
@@ -5098,18 +5139,18 @@ def _question(name: str, given: Json) -> Question:
         shown = one_line(stray, 60)
         raise ValueError(f"{shown!r} is no part of a question (type, criteria, instructions)")
     asked = given.get("type")
-    # The API knows no boolean; a noul is what most people call by that name.
-    kind = QUESTION_TYPES.get(asked.strip().lower()) if isinstance(asked, str) else None
-    if kind is None:
+    asked = asked.strip().lower() if isinstance(asked, str) else ""
+    if asked not in QUESTION_TYPES:
         raise ValueError("type must be noul (or boolean), choice or score")
     instructions = given.get("instructions")
     if instructions is not None and not _says(instructions):
         raise ValueError("instructions must be text, an object or a list, and not blank")
-    criteria = _CRITERIA[kind](given.get("criteria"))
+    criteria = QUESTION_TYPES[asked].criteria(given.get("criteria"))
     if criteria is None and instructions is None:
         raise ValueError(f"{asked} needs instructions, or criteria with true and/or false")
+    kind = "noul" if asked == "boolean" else asked
     wire = _present({"type": kind, "instructions": instructions, "criteria": criteria})
-    return Question(name, str(asked).strip().lower(), wire)
+    return Question(name, asked, wire)
 
 
 def _as_json(name: str, value: Json) -> str:
@@ -5132,10 +5173,11 @@ def _refuse_pictures(name: str, value: Json) -> None:
             todo.extend(item.values())
         elif isinstance(item, list):
             todo.extend(item)
-        holds = isinstance(item, dict) and "image_url" in item
-        if holds or (isinstance(item, str) and _PICTURE.search(item)):
+        # An object that merely has such a key is data like any other.
+        is_part = isinstance(item, dict) and item.get("type") == "image_url" and "image_url" in item
+        if is_part or (isinstance(item, str) and _PICTURE.search(item)):
             raise invalid(
-                name, "must not hold pictures; name their files in images (up to 8 local paths)."
+                name, f"must not hold pictures; give them in images (up to {MAX_IMAGES})."
             )
 
 
@@ -5347,6 +5389,21 @@ def read_picture(data: bytes) -> Picture:
     return picture
 
 
+def picture_data(url: str) -> bytes:
+    """The bytes in a base64 data: URL; ValueError where they cannot be taken out."""
+    import base64
+
+    head, _, encoded = url.strip().partition(",")
+    if not re.fullmatch(r"data:image/(png|jpe?g|webp);base64", head.lower()):
+        raise ValueError("is no base64 data: URL of a PNG, JPEG or WebP image")
+    if len(encoded) * 3 // 4 > MAX_IMAGE_BYTES + 2:
+        raise ValueError(f"is larger than {MAX_IMAGE_BYTES >> 20} MiB")
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except ValueError:
+        raise ValueError("is not valid base64") from None
+
+
 def picture_url(picture: Picture, data: bytes) -> str:
     """A picture as the API takes it; it fetches nothing from anywhere."""
     import base64
@@ -5371,86 +5428,39 @@ def decisions_body(model: str, state: Json, questions: Sequence[Question]) -> di
 
 # ---- Decisions: the answers
 
-# A reply is believed as far as it agrees with the question and with itself. What contradicts the
-# question cannot be an answer; what only contradicts itself is passed on, marked.
-_TOLERANCE = 0.01  # of a probability, and of their sum
-_LEFT_OUT = "No readable answer came back, so it is left out"
-_NO_SHARES = "The probabilities cannot be read or are of other options, so they are null"
-_UNEVEN = "The probabilities do not cover every option or do not add up to 1"
-_AT_ODDS = "The answer does not follow from its own probabilities"
-_UNSURE_HOW_SURE = "The confidence cannot be read, so it is null"
-
-
-def _number_in(value: Json, high: float) -> float | None:
-    """A number from 0 to a bound; one that misses it by a hair counts as the bound."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    if not -_TOLERANCE <= value <= high + _TOLERANCE:
-        return None
-    return min(max(float(value), 0.0), high)
-
 
 def _shares(given: Json, options: Sequence[str]) -> tuple[dict[str, float] | None, list[str]]:
     """The probabilities in the order of the options, and what is wrong with them."""
-    shares = given.get("probabilities")
-    if not isinstance(shares, dict) or not shares:
-        return None, [_NO_SHARES]
+    shares = object_in(given, "probabilities")
     read = {option: _number_in(share, 1.0) for option, share in shares.items()}
-    usable = {option: share for option, share in read.items() if share is not None}
-    if len(usable) < len(read) or not set(usable) <= set(options):
+    usable = {option: read[option] for option in options if read.get(option) is not None}
+    if not read or len(usable) < len(read):
         return None, [_NO_SHARES]
-    ordered = {option: usable[option] for option in options if option in usable}
-    even = len(ordered) == len(options) and abs(sum(usable.values()) - 1) <= _TOLERANCE + 1e-9
-    return ordered, [] if even else [_UNEVEN]
+    total = sum(share or 0.0 for share in usable.values())
+    even = len(usable) == len(options) and abs(total - 1) <= _TOLERANCE + 1e-9
+    return typing.cast("dict[str, float]", usable), [] if even else [_UNEVEN]
 
 
-def _confidence(given: Json) -> tuple[float | None, list[str]]:
-    confidence = _number_in(given.get("confidence"), 1.0)
-    return confidence, [] if confidence is not None else [_UNSURE_HOW_SURE]
-
-
-def _read_noul_answer(given: Json, question: Question) -> tuple[Decision | None, list[str]]:
-    chance = _number_in(given.get("noul"), 1.0)
-    if chance is None:
+def _read_answer(given: Json, question: Question) -> tuple[Decision | None, list[str]]:
+    """The answer to one question, None where there is none, and what is wrong with it."""
+    kind, criteria = question.wire["type"], question.wire.get("criteria") or {}
+    # The levels of a score are those that were sent: a reply can tell nothing new about them.
+    legend = {str(n): level for n, level in enumerate(criteria)} if kind == "score" else None
+    options = list(criteria if legend is None else legend)
+    checks = QUESTION_TYPES[kind]
+    value = checks.value(given.get(kind), options)
+    if value is None or given.get("type", kind) != kind:
         return None, [_LEFT_OUT]
-    return Decision(question.asked, noul=chance), []
-
-
-def _read_choice_answer(given: Json, question: Question) -> tuple[Decision | None, list[str]]:
-    options, choice = list(question.wire["criteria"]), given.get("choice")
-    if not isinstance(choice, str) or choice not in options:
-        return None, [_LEFT_OUT]
+    read = Decision(question.asked, **{kind: value})
+    if kind == "noul":
+        return read, []
     shares, problems = _shares(given, options)
-    confidence, unsure = _confidence(given)
-    # Ties and rounding may put another option a hair ahead.
-    if shares and shares.get(choice, 0.0) < max(shares.values()) - _TOLERANCE:
-        problems = [*problems, _AT_ODDS]
-    read = Decision(question.asked, choice=choice, confidence=confidence, probabilities=shares)
-    return read, problems + unsure
-
-
-def _read_score_answer(given: Json, question: Question) -> tuple[Decision | None, list[str]]:
-    # The levels are those that were sent: a reply can tell nothing new about them.
-    legend = {str(index): level for index, level in enumerate(question.wire["criteria"])}
-    score = _number_in(given.get("score"), float(len(legend) - 1))
-    if score is None:
-        return None, [_LEFT_OUT]
-    shares, problems = _shares(given, list(legend))
-    confidence, unsure = _confidence(given)
-    weighted = sum(int(level) * share for level, share in (shares or {}).items())
-    if shares and not problems and abs(weighted - score) > _TOLERANCE * len(legend):
+    if shares and not problems and not checks.follows(value, shares):
         problems = [_AT_ODDS]
-    read = Decision(
-        question.asked, confidence=confidence, probabilities=shares, score=score, legend=legend
-    )
-    return read, problems + unsure
-
-
-_ANSWER_READERS: dict[str, Callable[[Json, Question], tuple[Decision | None, list[str]]]] = {
-    "noul": _read_noul_answer,
-    "choice": _read_choice_answer,
-    "score": _read_score_answer,
-}
+    confidence = _number_in(given.get("confidence"), 1.0)
+    if confidence is None:
+        problems = [*problems, _UNSURE_HOW_SURE]
+    return read._replace(confidence=confidence, probabilities=shares, legend=legend), problems
 
 
 def read_decisions(body: Json, questions: Sequence[Question]) -> DecisionReply:
@@ -5459,84 +5469,52 @@ def read_decisions(body: Json, questions: Sequence[Question]) -> DecisionReply:
     Only a reply without any list of answers is refused: the call has been billed.
     """
     if not isinstance(body, dict) or not isinstance(body.get("answers"), dict):
-        raise ToolError(
-            "unexpected_response",
-            "The API's reply holds no answers. It may have been billed; see perplexity_usage "
-            "before you ask again.",
-            sent=True,
-        )
-    answers, flaws = {}, []
+        raise unreadable(body, "a list of decisions")
+    found = DecisionReply({}, {})
     for question in questions:
-        given, kind = object_in(body["answers"], question.name), question.wire["type"]
-        decision, problems = None, [_LEFT_OUT]
-        if given.get("type", kind) == kind:
-            decision, problems = _ANSWER_READERS[kind](given, question)
+        decision, problems = _read_answer(object_in(body["answers"], question.name), question)
         if decision is not None:
-            answers[question.name] = decision
-        flaws += [AnswerProblem(problem, question.name) for problem in problems]
-    return DecisionReply(answers, flaws)
+            found.answers[question.name] = decision
+        for problem in problems:
+            found.flaws.setdefault(problem, []).append(question.name)
+    return found
 
 
-def names_text(names: Sequence[str]) -> str:
-    """The names of questions, as many as fit a line, and how many more there are."""
-    shown: list[str] = []
-    for name in names:
-        if len(shown) >= 20 or sum(map(len, shown)) > 300:
-            break
-        shown.append(one_line(name, 80))
-    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-    return ", ".join(shown) + more
-
-
-def flaw_warnings(flaws: Sequence[AnswerProblem]) -> list[str]:
-    """One warning for each thing that is wrong, with the questions it concerns."""
-    problems = dict.fromkeys(flaw.problem for flaw in flaws)
-    return [
-        f"{problem}: {names_text([flaw.name for flaw in flaws if flaw.problem == problem])}."
-        for problem in problems
-    ]
-
-
-# ---- Decisions: the answers as text
-
-_LABEL_CHARS = 200
+def flaw_warnings(flaws: Mapping[str, Sequence[str]]) -> list[str]:
+    """One warning for each thing that is wrong, with as many of its questions as fit a line."""
+    warnings = []
+    for problem, names in flaws.items():
+        shown: list[str] = []
+        for name in names:
+            if len(shown) >= 20 or sum(map(len, shown)) > 300:
+                break
+            shown.append(one_line(name, 80))
+        more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+        warnings.append(f"{problem}: {', '.join(shown)}{more}.")
+    return warnings
 
 
 def _level_text(level: Json) -> str:
     return one_line(level if isinstance(level, str) else json_text(jsonable(level)), 60)
 
 
-def _shares_text(decision: Decision) -> str:
-    """The probabilities, the largest first."""
-    shares = decision.probabilities
-    if not shares:
-        return ""
-    legend = decision.legend or {}
-    parts = []
-    for option, share in sorted(shares.items(), key=lambda pair: -pair[1]):
-        label = one_line(option, _LABEL_CHARS)
-        label = f"{label} {_level_text(legend[option])}" if legend else label
-        parts.append(f"{label} {share:.3f}")
-    return f"; probabilities: {', '.join(parts)}"
-
-
-def _scale_text(decision: Decision) -> str:
-    """A score with its scale: it is a position, not a level."""
-    levels = list((decision.legend or {}).values())
-    ends = " \u2026 ".join(_level_text(level) for level in levels[:1] + levels[1:][-1:])
-    return f"{decision.score:.2f} on 0\u2013{len(levels) - 1} ({ends})"
-
-
 def decision_text(name: str, decision: Decision) -> str:
-    """One answer on one line."""
+    """One answer on one line: a score with its scale, since it is a position and not a level."""
     label = one_line(name, MAX_QUESTION_NAME_CHARS)
     if decision.noul is not None:
         return f"{label}: {decision.noul:.3f} probability of yes"
-    found = one_line(decision.choice or "", _LABEL_CHARS)
+    legend, said = decision.legend or {}, one_line(decision.choice or "", 200)
     if decision.score is not None:
-        found = _scale_text(decision)
-    sure = "" if decision.confidence is None else f"; confidence {decision.confidence:.3f}"
-    return f"{label}: {found}{sure}{_shares_text(decision)}"
+        levels = list(legend.values())
+        ends = " \u2026 ".join(map(_level_text, levels[:1] + levels[1:][-1:]))
+        said = f"{decision.score:.2f} on 0\u2013{len(levels) - 1} ({ends})"
+    if decision.confidence is not None:
+        said += f"; confidence {decision.confidence:.3f}"
+    shares = []
+    for option, share in sorted((decision.probabilities or {}).items(), key=lambda pair: -pair[1]):
+        words = f" {_level_text(legend[option])}" if legend else ""
+        shares.append(f"{one_line(option, 200)}{words} {share:.3f}")
+    return f"{label}: {said}" + (f"; probabilities: {', '.join(shares)}" if shares else "")
 
 
 def decisions_text(answers: Mapping[str, Decision]) -> str:
@@ -9026,11 +9004,13 @@ class DecideArgs(NamedTuple):
     ]
     images: Annotated[
         list[str] | None,
-        Arg("Up to 8 PNG, JPEG or WebP files below PERPLEXITY_FILES_DIR", high=MAX_IMAGES),
+        Arg("PNG, JPEG, WebP: path below PERPLEXITY_FILES_DIR or data: URL", high=MAX_IMAGES),
     ] = None
-    model: Annotated[str, Arg("Decisions model", high=MAX_MODEL_CHARS, check=checked_model)] = (
-        DEFAULT_DECIDER
-    )
+    model: Annotated[
+        str | None,
+        Arg("Decisions model", high=MAX_MODEL_CHARS, check=checked_model),
+    ] = None
+    timeout_ms: Annotated[int | None, Arg("Longest wait", low=1, high=3_600_000)] = None
     confirm: Confirm = False
     project: Project = DEFAULT_PROJECT
 
@@ -9052,6 +9032,7 @@ class DecideResult(NamedTuple):
     project: Annotated[str, "The project the call was filed under"]
     warnings: Annotated[list[str], "Things worth knowing about this result"]
     job_id: Annotated[int | None, "Where the answers left out, or late ones, can be read"] = None
+    media_bytes: Annotated[int | None, "Size of the images as each request carries them"] = None
 
     def text(self) -> str:
         """One line for each question, warnings, one usage line."""
@@ -9065,45 +9046,33 @@ class DecideResult(NamedTuple):
         return f"{lines}\n{warning_lines(self.warnings)}{spend_text(spend, self.project)}"
 
 
-class DecideCall(NamedTuple):
-    """A checked call: what is judged, and the questions as they go out."""
+def _pictures(settings: Settings, given: Sequence[str], room: int) -> tuple[int, list[str]]:
+    """All tiles and the data URLs of the pictures, read and checked before anything is sent.
 
-    model: str
-    state: Json
-    weight: int  # tokens of the state and its images, by estimate
-    size_bytes: int
-    parts: list[list[Question]]
-    project: str
-
-
-def _picture_at(folder: str, name: str) -> tuple[int, str]:
-    """The tiles and the data URL of a picture below the folder."""
-    if "://" in name or name.lstrip().lower().startswith("data:"):
-        raise ValueError("is a link; give the path of a local file")
-    data = read_below(folder, name, MAX_IMAGE_BYTES)
-    picture = read_picture(data)
-    return picture.tiles(), picture_url(picture, data)
-
-
-def _pictures(settings: Settings, names: Sequence[str], other_bytes: int) -> tuple[int, list[str]]:
-    """All tiles and the data URLs of the pictures, read and checked before anything is sent."""
-    if names and settings.files_dir is None:
-        raise invalid(
-            "images",
-            "are off. To switch them on, set PERPLEXITY_FILES_DIR in the env block of this server "
-            "to the absolute path of a folder and restart the client; only images below that "
-            "folder can then be read.",
-        )
-    # Each request carries every picture, so what is left of one request is what there is.
-    tiles, urls, room = 0, list[str](), MAX_BODY_BYTES - other_bytes
-    for name in names:
+    Each request carries every picture, so what is left of one request is what there is.
+    """
+    tiles, urls = 0, list[str]()
+    for name in given:
         try:
-            count, url = _picture_at(settings.files_dir or "", name)
+            if name.lstrip()[:5].lower() == "data:":
+                data = picture_data(name)
+            elif "://" in name:
+                raise ValueError("is a link; give the path of a local file, or a data: URL")
+            elif settings.files_dir is None:
+                raise invalid(
+                    "images",
+                    "are off, but for base64 data: URLs. To switch them on, set "
+                    "PERPLEXITY_FILES_DIR in the env block of this server to the absolute path of "
+                    "a folder and restart the client; images below it can then be read.",
+                )
+            else:
+                data = read_below(settings.files_dir, name, MAX_IMAGE_BYTES)
+            picture = read_picture(data)
         except ValueError as error:
-            raise invalid("images", f"{one_line(name, 120)!r} {error}.") from None
-        tiles += count
-        urls.append(url)
-        room -= len(json_text(state_with("", [url])))  # as it is sent
+            raise invalid("images", f"{one_line(name, 60)!r} {error}.") from None
+        tiles += picture.tiles()
+        urls.append(picture_url(picture, data))
+        room -= len(json_text(state_with("", urls[-1:])))  # as it is sent
         if room < 0:
             raise invalid(
                 "images",
@@ -9113,30 +9082,12 @@ def _pictures(settings: Settings, names: Sequence[str], other_bytes: int) -> tup
     return tiles, urls
 
 
-def _sitting(settings: Settings, args: DecideArgs) -> DecideCall:
-    """The call that the arguments describe; everything that can be refused is refused here."""
-    project, model = args.project, args.model
-    # The order matters: no file is opened for a call that is refused for its words.
-    questions = checked_questions(args.questions)
-    text = checked_state(args.state, len(args.images or []))
-    size = QUESTIONS_PER_REQUEST
-    parts = [questions[at : at + size] for at in range(0, len(questions), size)]
-    bodies = (decisions_body(model, args.state, part) for part in parts)
-    bare = max(len(json_text(body).encode("utf-8", "replace")) for body in bodies)
-    tiles, urls = _pictures(settings, args.images or [], bare)
-    words = token_estimate(text)
-    for part in parts:
-        checked_weight(words, tiles, questions_estimate(part))
-    state, size_bytes = state_with(args.state, urls), bare + sum(map(len, urls))
-    return DecideCall(model, state, words + tiles, size_bytes, parts, project)
-
-
 def _read_reply(reply: Reply, model: str, questions: Sequence[Question]) -> ParsedReply:
     """The answers of one part and what they cost; a reply without any is billed all the same."""
     answered = text_in(reply.body, "model")
     answered = one_line(answered, MAX_MODEL_CHARS) if answered else model
     # No request id: a ledger row with an id that was seen before would count as a repetition.
-    reading = ParsedReply(DecisionReply({}, []), decisions_usage(reply.body, answered), answered)
+    reading = ParsedReply(DecisionReply({}, {}), decisions_usage(reply.body, answered), answered)
     try:
         return reading._replace(value=read_decisions(reply.body, questions))
     except ToolError as error:
@@ -9145,28 +9096,57 @@ def _read_reply(reply: Reply, model: str, questions: Sequence[Question]) -> Pars
 
 def _kept_decisions(reading: ParsedReply) -> StoredAnswer:
     """Answers as a job."""
-    panel: DecisionReply = reading.value
-    warnings = flaw_warnings(panel.flaws)
-    extra = {"answers": panel.answers, "warnings": warnings}
-    return StoredAnswer("completed", decisions_text(panel.answers), [], extra=extra)
+    found: DecisionReply = reading.value
+    extra = {"answers": found.answers, "warnings": flaw_warnings(found.flaws)}
+    return StoredAnswer("completed", decisions_text(found.answers), [], extra=extra)
 
 
-def _decide_errand(sitting: DecideCall, part: list[Question]) -> RequestPlan:
-    """The errand of one part of the questions."""
-    tokens = sitting.weight + questions_estimate(part)
-    price = DECIDER_PRICES.get(sitting.model)
-    most = min(2 * tokens, MAX_STATE_TOKENS)  # the estimate is never that far off
-    return RequestPlan(
-        api="decisions",
-        path=DECISIONS_PATH,
-        body=decisions_body(sitting.model, sitting.state, part),
-        title=one_line(", ".join(question.name for question in part), 300),
-        read=lambda reply: _read_reply(reply, sitting.model, part),
-        keep=_kept_decisions,
-        model=sitting.model,
-        read_timeout_s=decide_timeout_s(len(part), tokens, sitting.size_bytes),
-        estimate_nano=None if price is None else most * price,
-    )
+class _Part(NamedTuple):
+    """The questions of one request, and the request."""
+
+    questions: list[Question]
+    plan: RequestPlan
+
+    def name(self) -> str:
+        """It by its first and last question."""
+        first, last = (one_line(self.questions[at].name, 80) for at in (0, -1))
+        if len(self.questions) == 1:
+            return f"Question {first!r}"
+        return f"{len(self.questions)} questions ({first!r} to {last!r})"
+
+
+def _decide_parts(settings: Settings, args: DecideArgs) -> tuple[list[_Part], int | None]:
+    """The requests of a call, and the size of its pictures; what can be refused is refused here."""
+    model = args.model or settings.decider
+    # The order matters: no file is opened for a call that is refused for its words.
+    questions = checked_questions(args.questions)
+    text = checked_state(args.state, len(args.images or []))
+    size = QUESTIONS_PER_REQUEST
+    parts = [questions[at : at + size] for at in range(0, len(questions), size)]
+    bodies = (decisions_body(model, args.state, part) for part in parts)
+    bare = max(len(json_text(body).encode("utf-8", "replace")) for body in bodies)
+    tiles, urls = _pictures(settings, args.images or [], MAX_BODY_BYTES - bare)
+    state, media_bytes = state_with(args.state, urls), sum(map(len, urls))
+    weights = [checked_weight(token_estimate(text), tiles, questions_estimate(p)) for p in parts]
+    price = DECIDER_PRICES.get(model)
+
+    def plan(part: list[Question], tokens: int) -> RequestPlan:
+        computed_s = decide_timeout_s(len(part), tokens, bare + media_bytes)
+        most = min(2 * tokens, MAX_STATE_TOKENS)  # the estimate is never that far off
+        return RequestPlan(
+            api="decisions",
+            path=DECISIONS_PATH,
+            body=decisions_body(model, state, part),
+            title=one_line(", ".join(question.name for question in part), 300),
+            read=lambda reply: _read_reply(reply, model, part),
+            keep=_kept_decisions,
+            model=model,
+            read_timeout_s=args.timeout_ms / 1000 if args.timeout_ms else computed_s,
+            estimate_nano=None if price is None else most * price,
+        )
+
+    planned = [_Part(part, plan(part, tokens)) for part, tokens in zip(parts, weights)]
+    return planned, media_bytes if urls else None
 
 
 def _sum_of(counts: Sequence[int | None]) -> int | None:
@@ -9177,10 +9157,11 @@ def _sum_of(counts: Sequence[int | None]) -> int | None:
 def joined_reading(flights: Sequence[PaidRequest]) -> ParsedReply:
     """The replies of all parts as one: answers in the order of the questions, exact sums."""
     readings = [flight.reading for flight in flights if flight.reading]
-    panel = DecisionReply({}, [])
+    panel = DecisionReply({}, {})
     for reading in readings:
         panel.answers.update(reading.value.answers)
-        panel.flaws.extend(reading.value.flaws)
+        for problem, names in reading.value.flaws.items():
+            panel.flaws.setdefault(problem, []).extend(names)
     usages = [reading.usage for reading in readings]
     nano, source = cost_sum(usages)
     usage = Usage(
@@ -9194,29 +9175,21 @@ def joined_reading(flights: Sequence[PaidRequest]) -> ParsedReply:
     return ParsedReply(panel, usage, first.model)
 
 
-def _part_text(part: Sequence[Question]) -> str:
-    """A part of the questions by its first and last name."""
-    first, last = (one_line(part[at].name, 80) for at in (0, -1))
-    if len(part) == 1:
-        return f"Question {first!r}"
-    return f"{len(part)} questions ({first!r} to {last!r})"
-
-
 def _part_warnings(
-    sitting: DecideCall, flights: Sequence[PaidRequest], waited_s: float
+    parts: Sequence[_Part], flights: Sequence[PaidRequest], waited_s: float
 ) -> list[str]:
     """Which questions have no answer because of their part, and what to do about it."""
     failed: dict[str, list[str]] = {}  # parts mostly fail for the same reason: say it once
     late, unsent = [], []
-    for number, part in enumerate(sitting.parts):
+    for number, part in enumerate(parts):
         flight = flights[number] if number < len(flights) else None
         if flight is None:
-            unsent.append(_part_text(part))
+            unsent.append(part.name())
         elif isinstance(flight.error, ToolError):
             error = sharper_error(flight.error)
-            failed.setdefault(f"[{error.kind}] {error.message}", []).append(_part_text(part))
+            failed.setdefault(f"[{error.kind}] {error.message}", []).append(part.name())
         elif flight.reading is None:
-            whose = "" if len(sitting.parts) == 1 else f"{_part_text(part)}: "
+            whose = "" if len(parts) == 1 else f"{part.name()}: "
             late.append(whose + handed_off(flight, waited_s))
     warnings = [f"{'; '.join(texts)}: no answer. {why}" for why, texts in failed.items()]
     if unsent:
@@ -9255,8 +9228,8 @@ def _cost_warnings(flights: Sequence[PaidRequest], asked: str) -> list[str]:
     "Use it to classify, check or rate what you already have; use perplexity_ask for facts from "
     "the web, perplexity_embed to search by meaning. noul (or boolean) gives the probability of "
     "yes, choice the likeliest option, score a mean level: you set the threshold. Ask many "
-    "questions at once: each 128 are one request, billed with the state. Bad arguments cost "
-    "nothing. Stores the cost; a long or late result also becomes a job.",
+    "questions at once: each 128 are one request, billed with the state. Stores the "
+    "cost; a long or late result also becomes a job.",
     cost="billed, $0.02 per million input tokens, mostly under $0.0001",
     effects=WEB,
     examples=(
@@ -9277,10 +9250,10 @@ def _cost_warnings(flights: Sequence[PaidRequest], asked: str) -> list[str]:
 )
 def do_decide(call: Call, args: DecideArgs) -> DecideResult:
     """Answer typed questions about a state."""
-    sitting = _sitting(call.settings, args)
-    errands = [_decide_errand(sitting, part) for part in sitting.parts]
+    parts, media_bytes = _decide_parts(call.settings, args)
+    asked = parts[0].plan.model or ""
     began = time.monotonic()
-    flights = paid_posts(call, errands, sitting.project, MAX_PARALLEL_PARTS)
+    flights = paid_posts(call, [part.plan for part in parts], args.project, MAX_PARALLEL_PARTS)
     took_ms = round(1000 * (time.monotonic() - began))
     errors = [flight.error for flight in flights if isinstance(flight.error, ToolError)]
     if len(errors) == len(flights):
@@ -9289,20 +9262,21 @@ def do_decide(call: Call, args: DecideArgs) -> DecideResult:
     late = [flight.job_id for flight in flights if not flight.reading and not flight.error]
     result = DecideResult(
         answers=reading.value.answers,
-        model=reading.model or sitting.model,
+        model=reading.model or asked,
         input_tokens=reading.usage.input_tokens,
         output_tokens=reading.usage.output_tokens,
         cost_usd=usd_text(reading.usage.cost_nano),
         cost_source=reading.usage.cost_source,
-        latency_ms=flights[0].latency_ms if len(sitting.parts) == 1 else took_ms,
-        project=sitting.project,
+        latency_ms=flights[0].latency_ms if len(parts) == 1 else took_ms,
+        project=args.project,
         warnings=[
-            *_part_warnings(sitting, flights, call.settings.wait_s),
+            *_part_warnings(parts, flights, call.settings.wait_s),
             *flaw_warnings(reading.value.flaws),
-            *_cost_warnings(flights, sitting.model),
+            *_cost_warnings(flights, asked),
             *call.warnings,
         ],
         job_id=late[0] if late else None,
+        media_bytes=media_bytes,
     )
     if not result.answers:
         return result

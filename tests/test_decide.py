@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 import struct
 import tempfile
 import threading
+import time
 import unittest
 import zlib
 from pathlib import Path
@@ -333,8 +335,33 @@ class Files(Gallery):
             os.close(pro._opened_below(self.root, ("leaf.png",)))
 
     def test_web_addresses_are_never_fetched(self) -> None:
-        for name in ("https://example.com/a.png", "file:///etc/passwd", "data:image/png;base64,aa"):
+        for name in ("https://example.com/a.png", "file:///etc/passwd"):
             self.assert_refused(name, "is a link")
+
+    def test_data_urls_are_pictures_with_the_same_checks_and_need_no_folder(self) -> None:
+        for kind, make in (("png", png), ("jpeg", jpeg), ("webp", webp_lossless)):
+            url = f"data:image/{kind};base64,{base64.b64encode(make(512, 512)).decode()}"
+            with desk() as owner:
+                found = owner.ok("decide", state="x", questions=YES, images=[url, f" {url}\n"])
+                (seen,) = owner.fake.requests
+            self.assertEqual(
+                [part["image_url"]["url"] for part in seen.body["state"][1:]], [url] * 2
+            )
+            self.assertEqual(found["media_bytes"], 2 * len(url))
+        large = base64.b64encode(png(4000, 3000)).decode()
+        cut_off = base64.b64encode(png(512, 512)[:-20]).decode()
+        for url, words in (
+            ("data:image/gif;base64,R0lGODlh", "is no base64 data: URL of a PNG, JPEG or WebP"),
+            ("data:image/png,abc", "is no base64 data: URL"),
+            ("data:text/plain;base64,aGVsbG8=", "is no base64 data: URL"),
+            ("data:image/png;base64,aa", "is not valid base64"),
+            ("data:image/png;base64,a b!", "is not valid base64"),
+            ("data:image/png;base64,R0lGODlhAAAA", "is not a PNG, JPEG or WebP image"),
+            (f"data:image/png;base64,{large}", "11750 tiles"),
+            (f"data:image/png;base64,{cut_off}", "cut off or damaged"),
+            (f"data:image/png;base64,{'A' * (28 << 20)}", "is larger than 20 MiB"),
+        ):
+            self.assert_refused(url, words)
 
     def test_files_that_are_no_pictures_or_cut_off_are_refused(self) -> None:
         (self.root / "x.gif").write_bytes(b"GIF89a" + bytes(200))
@@ -459,16 +486,48 @@ class Arguments(unittest.TestCase):
     def test_pictures_inside_the_state_or_a_question_are_refused_for_images(self) -> None:
         url = "data:image/png;base64,iVBORw0KGgo="
         part = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
-        for state in (url, " DATA:image/gif,x", [part], {"a": {"image_url": 1}}, [[f"see {url}"]]):
+        for state in (url, " DATA:image/gif,x", [part], {"a": part}, [[f"see {url}"]]):
             text = self.refusal(state=state)
             self.assertIn("state: must not hold pictures", text)
             self.assertIn("images", text)
         inside = {"q": {"type": "noul", "instructions": [part]}}
         self.assertIn("questions: must not hold pictures", self.refusal(questions=inside))
 
-    def test_a_text_about_data_urls_is_no_picture(self) -> None:
+    def test_a_text_about_data_urls_and_a_key_named_image_url_are_no_pictures(self) -> None:
+        shoe = {"title": "shoe", "image_url": "https://example.com/a.png"}
         with desk() as owner:
             owner.ok("decide", state="Does data:image/ start a URL?", questions=YES)
+            owner.ok("decide", state=shoe, questions=YES)
+            self.assertEqual(owner.fake.requests[-1].body["state"], shoe)
+
+    def test_booleans_as_criteria_say_nothing_and_are_not_sent(self) -> None:
+        asked = {"type": "noul", "instructions": "Is it?"}
+        told = {"true": True, "false": False}
+        with desk() as owner:
+            owner.ok("decide", state="x", questions={"a": {**asked, "criteria": told}})
+            half = {**asked, "criteria": {"true": "it is", "false": False}}
+            owner.ok("decide", state="x", questions={"a": half})
+            first, second = (seen.body["questions"]["a"] for seen in owner.fake.requests)
+        self.assertEqual(first, asked)
+        self.assertEqual(second["criteria"], {"true": "it is"})
+        bare = {"a": {"type": "noul", "criteria": told}}
+        self.assertIn("needs instructions", self.refusal(questions=bare))
+
+    def test_a_variable_names_the_model_unless_the_call_does(self) -> None:
+        with desk(PERPLEXITY_DECIDER_MODEL="pplx-decider-v1-27b") as owner:
+            owner.ok("decide", state="x", questions=YES)
+            owner.ok("decide", state="x", questions=YES, model=pro.DEFAULT_DECIDER)
+            models = [seen.body["model"] for seen in owner.fake.requests]
+        self.assertEqual(models, ["pplx-decider-v1-27b", pro.DEFAULT_DECIDER])
+
+    def test_a_time_given_for_the_call_replaces_the_computed_one(self) -> None:
+        with desk() as owner:
+            owner.fake.hold(ROUTE)
+            began = time.monotonic()
+            text = owner.refused("decide", state="x", questions=YES, timeout_ms=300)
+            self.assertLess(time.monotonic() - began, 5)
+        self.assertIn("[network_timeout]", text)
+        self.assertIn("timeout_ms: must be", self.refusal(timeout_ms=0))
 
     def test_a_model_is_any_id_but_an_id(self) -> None:
         self.assertIn("model: must be a model id", self.refusal(model="a b"))
@@ -567,12 +626,11 @@ class Weights(unittest.TestCase):
         with desk() as owner:
             call = owner.call("decide")
             args = pro.read_arguments(call.declared, {"state": "x", "questions": many(130)})
-            sitting = pro._sitting(owner.settings, args)
-            first, second = (pro._decide_errand(sitting, part) for part in sitting.parts)
-        tokens = [2 + pro.questions_estimate(part) for part in sitting.parts]
-        self.assertEqual(sitting.weight, 1)
-        self.assertAlmostEqual(first.read_timeout_s, 22.8 + 0.00015 * tokens[0], delta=0.1)
-        self.assertAlmostEqual(second.read_timeout_s, 10.2 + 0.00015 * tokens[1], delta=0.1)
+            parts, _ = pro._decide_parts(owner.settings, args)
+        tokens = [2 + pro.questions_estimate(part.questions) for part in parts]
+        times = [part.plan.read_timeout_s for part in parts]
+        self.assertAlmostEqual(times[0], 22.8 + 0.00015 * tokens[0], delta=0.1)
+        self.assertAlmostEqual(times[1], 10.2 + 0.00015 * tokens[1], delta=0.1)
 
     def test_both_wordings_of_the_apis_own_refusal_become_one_clear_sentence(self) -> None:
         wordings = {
@@ -616,6 +674,7 @@ class Replies(unittest.TestCase):
                 "project": "acceptance-decide",
                 "warnings": [],
                 "job_id": None,
+                "media_bytes": None,
             },
         )
 
