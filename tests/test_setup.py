@@ -417,6 +417,38 @@ class Doctor(unittest.TestCase):
         self.assertEqual((said.status, said.out), (2, ""))
 
 
+class StoredKey(unittest.TestCase):
+    FOLDERS = (".cursor", ".codex", ".config/Code/User", ".lmstudio", ".config/opencode", ".gemini")
+
+    def test_a_key_that_was_stored_stays_out_of_clients_files(self) -> None:
+        with machine() as (here, home):
+            here.environ["PERPLEXITY_API_KEY"] = ""
+            self.assertEqual(here.line("key set", stdin=here.fake.key.encode()).status, 0)
+            for folder in self.FOLDERS:
+                (home / folder).mkdir(parents=True)
+            for word in ("cursor", "codex", "vscode", "lmstudio", "opencode", "gemini"):
+                with self.subTest(client=word):
+                    shown, said = here.line(f"setup {word}"), here.line(f"setup {word} --write")
+                    self.assertEqual(said.status, 0, said.err)
+                    text = pro.client_file(pro.CLIENTS[word], pro.own_place()).read_text("utf-8")
+                    for secret in (here.fake.key, "YOUR_KEY", "PERPLEXITY_API_KEY", "inputs"):
+                        self.assertNotIn(secret, shown.out + said.out + text)
+                    # The key lies in the data folder, which the server must look into.
+                    self.assertIn(f"{here.folder}/data", text)
+                    last = f"Restart {pro.CLIENTS[word].title}."
+                    self.assertEqual(said.err.splitlines()[-1], last)
+            for word in pro.CLIENTS:
+                self.assertNotIn("YOUR_KEY", here.line(f"setup {word}").out)
+
+    def test_a_placeholder_beside_a_stored_key_is_no_fault(self) -> None:
+        with machine() as (here, home):
+            (home / ".lmstudio").mkdir()
+            here.line("setup lmstudio --write")
+            here.line("key set", stdin=here.fake.key.encode())
+            said = here.line("doctor --offline --json").json()
+        self.assertEqual([one["name"] for one in said if not one["ok"]], [])
+
+
 class Audit(unittest.TestCase):
     def test_of_a_proxy_host_and_port_are_shown_and_no_password(self) -> None:
         cases = {
