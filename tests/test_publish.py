@@ -190,5 +190,29 @@ class Bundle(unittest.TestCase):
         self.assertEqual(drawn, {spot for spot, on in self.SPOTS.items() if on})
 
 
+class Checks(unittest.TestCase):
+    def test_secrets_slips_and_loose_workflows_are_found(self) -> None:
+        check = script("check")
+        key = "pplx-" + "aB3dE5gH7jK9mN1pQ3sT5vW7" * 2
+        for line in (
+            key,
+            "ghp_" + "aB3" * 12,
+            "AKIA" + "Q7" * 8,
+            "-----BEGIN PRIVATE " + "KEY-----",
+        ):
+            self.assertEqual(len(check.faults_of("a.py", f"x\n{line}\n")), 1, line)
+            self.assertEqual(check.faults_of("a.py", f"{line} no secret\n"), [])
+        slip = "rec" + "ieved"
+        self.assertEqual(check.faults_of("a.py", f"it was {slip}"), [f"1: {slip!r} is misspelt"])
+        loose = "jobs:\n  a:\n    steps:\n      - uses: actions/checkout@v4\n"
+        self.assertEqual(len(check.faults_of(".github/workflows/x.yml", loose)), 3)
+
+    def test_the_files_here_pass(self) -> None:
+        check = script("check")
+        for path in [*ROOT.glob("*.py"), *ROOT.glob("*.md"), *ROOT.glob(".github/**/*.yml")]:
+            name = path.relative_to(ROOT).as_posix()
+            self.assertEqual(check.faults_of(name, path.read_text("utf-8")), [], name)
+
+
 if __name__ == "__main__":
     unittest.main()
