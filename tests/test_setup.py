@@ -430,7 +430,9 @@ class StoredKey(unittest.TestCase):
                 with self.subTest(client=word):
                     shown, said = here.line(f"setup {word}"), here.line(f"setup {word} --write")
                     self.assertEqual(said.status, 0, said.err)
-                    text = pro.client_file(pro.CLIENTS[word], pro.own_place()).read_text("utf-8")
+                    path = pro.client_file(pro.CLIENTS[word], pro.own_place())
+                    assert path
+                    text = path.read_text("utf-8")
                     for secret in (here.fake.key, "YOUR_KEY", "PERPLEXITY_API_KEY", "inputs"):
                         self.assertNotIn(secret, shown.out + said.out + text)
                     # The key lies in the data folder, which the server must look into.
