@@ -3158,6 +3158,8 @@ _TROUBLE = {
     "locked": "is locked by another program; try again in a moment.",
     "damaged": "is damaged, or not a database, and was left as it is. Move it away and a new one "
     "is made, or put one of the backup-*.db files beside it in its place.",
+    "changed": "holds a trigger or a view, of which this program has none, and was left as it is. "
+    f"Remove that, {_ELSEWHERE}",
     "foreign": f"belongs to another program and was left as it is. Move it away, {_ELSEWHERE}",
     "newer": f"is a newer version's and was left as it is. Update this program, {_ELSEWHERE}",
     "full": "cannot grow: the disk is full. Free some space and try again.",
@@ -3215,8 +3217,8 @@ def _file_uri(path: Path, mode: str) -> str:
     return f"file://{rest if rest.startswith('/') else f'//{rest}'}?mode={mode}"
 
 
-def _user_version(db: sqlite3.Connection) -> int:
-    return int(db.execute("PRAGMA user_version").fetchone()[0])
+def _pragma(db: sqlite3.Connection, name: str) -> int:
+    return int(db.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 def _connect(
@@ -3232,13 +3234,14 @@ def _connect(
     try:
         db.execute(f"PRAGMA {pragma}")
         db.execute("PRAGMA synchronous = NORMAL")
+        db.execute("PRAGMA trusted_schema = OFF")
         # SQL must tell blank texts as Python does, so that both agree on what can be indexed, and
         # rows come out as they are shown; what older servers stored was not cleaned.
         db.create_function("is_blank", 1, lambda text: not str(text or "").strip())
         db.create_function("cleaned", 1, lambda text: text and without_hidden(str(text)))
         db.create_function("iso", 1, lambda text: text and iso(str(text)))
         db.create_function("usd", 1, usd_text)
-        _user_version(db)  # opens the file and its log: until then nothing can fail
+        _pragma(db, "user_version")  # opens the file and its log: until then nothing can fail
     except BaseException:
         db.close()
         raise
@@ -3260,30 +3263,51 @@ def _transaction(db: sqlite3.Connection, begin: str) -> Iterator[None]:
         raise
 
 
+def _log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
 @contextlib.contextmanager
 def _onlooker(path: Path, timeout_s: float) -> Iterator[sqlite3.Connection]:
     """A connection that sees one state and changes nothing: the file may be somebody else's."""
+    import sqlite3
+
     # Opened for writing, a log that is there would be copied into the file; opened for reading,
     # a new one would be left behind.
-    mode = "ro" if path.with_name(path.name + "-wal").exists() else "rw"
-    db = _connect(path, timeout_s, mode, "query_only = ON")
+    has_log = _log_of(path).exists()
+    try:
+        db = _connect(path, timeout_s, "ro" if has_log else "rw", "query_only = ON")
+    except sqlite3.OperationalError as error:
+        # Where nothing can be written, the memory that a log is shared by cannot be made. A file
+        # that has no log was closed in good order, and is all there is.
+        if has_log or _reason_of(error) != "unopened":
+            raise
+        db = _connect(path, timeout_s, "ro&immutable=1", "query_only = ON")
     with contextlib.closing(db), _transaction(db, "BEGIN"):
         yield db
 
 
 def _standing(db: sqlite3.Connection, path: Path) -> tuple[str | None, int]:
     """A file's revision, None for an empty one, and version; refuses a foreign or a newer one."""
-    version = _user_version(db)
-    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not tables and version == 0:
+    version, application = _pragma(db, "user_version"), _pragma(db, "application_id")
+    objects = list(db.execute("SELECT type, name FROM sqlite_master"))
+    tables = {name for kind, name in objects if kind == "table"}
+    if not objects and version == 0 and application == 0:
         return None, 0
     row = None
-    if {"alembic_version", "projects"} <= tables:
+    if {"alembic_version", "projects"} <= tables and application == 0:
         row = db.execute("SELECT version_num FROM alembic_version").fetchone()
-    if not row or not ("usage_events" in tables or row[0] == min(_OLD_STEPS)):
+    if not row:
         raise _trouble(path, "foreign")
     if row[0] not in _OLD_STEPS or version > _VERSION:
         raise _trouble(path, "newer")
+    steps = [step for name, step in _OLD_STEPS.items() if name <= row[0]]
+    made = re.findall(r"CREATE TABLE (\w+)", str([*steps, *_MIGRATIONS[:version]]))
+    if not tables >= set(made):
+        # Others that use the same tool for their steps have some of these tables by chance.
+        raise _trouble(path, "damaged" if version else "foreign")
+    if {kind for kind, _ in objects} & {"trigger", "view"}:
+        raise _trouble(path, "changed")
     return row[0], version
 
 
@@ -3389,7 +3413,7 @@ class Store:
         # quick: it sleeps and tries again.
         self._turn = threading.Lock()
         self._door = threading.Lock()
-        self._known: tuple[int, int] | None = None
+        self._known: tuple[tuple[int, int] | None, int] | None = None  # the file and its schema
         # One connection stays open: when the last one closes, SQLite writes its log back.
         self._idle: sqlite3.Connection | None = None
 
@@ -3424,31 +3448,57 @@ class Store:
         """One connection, one transaction."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(_explained(database_path(self._settings)))
-            db = stack.enter_context(contextlib.closing(self._opened(deadline)))
+            db = stack.enter_context(contextlib.closing(self._opened(begin, deadline)))
             stack.enter_context(_transaction(db, begin))
             yield db
 
-    def _opened(self, deadline: float) -> sqlite3.Connection:
+    def _opened(self, begin: str, deadline: float) -> sqlite3.Connection:
         """A connection to the file, which is made or adopted first if it is not the known one."""
+        import sqlite3
+
+        path = database_path(self._settings)
         try:
             if not self.makes and not database_exists(self._settings):
-                db = _connect(database_path(self._settings), 0, "memory")
-                _upgrade(db, database_path(self._settings))
+                db = _connect(path, 0, "memory")
+                _upgrade(db, path)
                 return db
             path = data_folder(self._settings) / DATABASE
             with self._door:
-                if self._known is None or self._known != _identity(path):
-                    self.close()
-                    self._idle = _prepared(path, deadline - time.monotonic())
-                    self._known = _identity(path)
-            return _connect(path, deadline - time.monotonic())
-        except (OSError, ValueError):
+                return self._known_connection(path, deadline)
+        except (OSError, ValueError, sqlite3.OperationalError) as error:
+            # In a folder where nothing can be written, what is there can still be read.
+            forbidden = isinstance(error, OSError) or _reason_of(error) in {
+                "unopened",
+                "unwritable",
+            }
+            if begin == "BEGIN" and forbidden and not _log_of(path).exists():
+                with contextlib.suppress(OSError, ValueError, sqlite3.Error):
+                    with _onlooker(path, 0) as db:
+                        ready = _standing(db, path) == _READY
+                    if ready:
+                        return _connect(path, 0, "ro&immutable=1")
+            if isinstance(error, sqlite3.Error):
+                raise
             folder = one_line(self._settings.data_dir, 300)
             raise ToolError(
                 "internal_error",
                 f"The data folder {folder}, or {DATABASE} in it, cannot be used. Set "
                 "PERPLEXITY_DATA_DIR to the absolute path of a folder that can be written.",
             ) from None
+
+    def _known_connection(self, path: Path, deadline: float) -> sqlite3.Connection:
+        """A connection to the file that was judged; judged again if it, or its schema, changed."""
+        for _ in range(2):
+            if self._known is None or self._known[0] != _identity(path):
+                self.close()
+                self._idle = _prepared(path, deadline - time.monotonic())
+                self._known = _identity(path), _pragma(self._idle, "schema_version")
+            db = _connect(path, deadline - time.monotonic())
+            if _pragma(db, "schema_version") == self._known[1]:
+                return db
+            db.close()
+            self._known = None
+        raise _trouble(path, "locked")
 
 
 def database_path(settings: Settings) -> Path:
@@ -3485,7 +3535,7 @@ def database_health(settings: Settings) -> Health:
         health = health._replace(size_bytes=path.stat().st_size)
         with _explained(path), _onlooker(path, settings.busy_timeout_s) as db:
             mode = str(db.execute("PRAGMA journal_mode").fetchone()[0])
-            health = health._replace(journal_mode=mode, user_version=_user_version(db))
+            health = health._replace(journal_mode=mode, user_version=_pragma(db, "user_version"))
             health = health._replace(revision=_standing(db, path)[0])
             _require_sound(db, path, "integrity_check")
     except ToolError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -100,7 +101,7 @@ class Adoption(WithFolder):
                 self.place(revision)
                 before = contents(self.path)
                 with self.store.reading() as db:
-                    self.assertEqual(pro._user_version(db), 1)
+                    self.assertGreaterEqual(db.execute("PRAGMA user_version").fetchone()[0], 1)
                 self.store.close()
                 after = contents(self.path)
                 self.assertEqual(after.pop("alembic_version"), [("0005",)])
@@ -241,7 +242,7 @@ class Adoption(WithFolder):
             return connect(*args, factory=Slow, **values)
 
         with mock.patch("sqlite3.connect", slow), self.store.reading() as db:
-            self.assertEqual(pro._user_version(db), 1)
+            self.assertGreaterEqual(db.execute("PRAGMA user_version").fetchone()[0], 1)
         self.assertEqual(pending, [])
         self.assertEqual(len(list(self.folder.glob("backup-*"))), 1)
 
@@ -325,6 +326,36 @@ class OtherFiles(WithFolder):
         with raw(self.path) as db:
             db.execute("PRAGMA user_version = 99")
         self.assert_kept("newer version")
+
+    def test_what_another_program_marked_or_began_with_a_view_is_kept(self) -> None:
+        for statement in ("CREATE VIEW v AS SELECT 1", "PRAGMA application_id = 7"):
+            with raw(self.path) as db:
+                db.execute(statement)
+                db.execute("PRAGMA user_version = 0")
+            self.assert_kept("belongs to another program")
+            self.path.unlink()
+
+    def test_a_current_file_without_one_of_its_tables_is_refused(self) -> None:
+        for table in ("usage_events", "budgets", "reservations", "research_jobs"):
+            self.setUp()
+            self.project()
+            self.store.close()
+            self.sql(f"DROP TABLE {table}")
+            self.assert_kept("damaged")
+
+    def test_triggers_and_views_that_are_not_ours_are_refused_whenever_they_come(self) -> None:
+        steals = "CREATE TRIGGER t AFTER INSERT ON usage_events BEGIN DELETE FROM usage_events; END"
+        for statement in (steals, "CREATE VIEW v AS SELECT * FROM usage_events"):
+            for running in (False, True):
+                self.setUp()
+                self.project()
+                if not running:
+                    self.store.close()
+                self.sql(statement)
+                error = self.refused(writing=True)
+                self.assertIn("a trigger or a view", error.message)
+                health = pro.database_health(pro.Settings(data_dir=str(self.folder)))
+                self.assertIn("a trigger or a view", health.problem)
 
     def test_a_folder_in_the_files_place_is_named(self) -> None:
         self.path.mkdir()
@@ -574,6 +605,41 @@ class FileSystem(WithFolder):
             with self.store.reading() as db:
                 self.assertEqual(db.execute("SELECT name FROM projects").fetchall(), [("demo",)])
 
+    @unittest.skipUnless(hasattr(os, "geteuid"), "needs a POSIX system")
+    def test_a_folder_that_is_only_readable_can_be_read(self) -> None:
+        self.place("0005")
+        self.project()
+        self.store.close()
+        before = contents(self.path)
+        with self.read_only():
+            read = self.tool("chat", action="read", chat_id=1, project="notes")
+            self.assertEqual(read["messages_total"], 4)
+            self.assertEqual(self.tool("usage")["totals"]["calls"], 17)
+            self.assertEqual(self.tool("jobs", action="list", project="geo")["jobs_total"], 2)
+            health = pro.database_health(pro.Settings(data_dir=str(self.folder)))
+            self.assertEqual((health.problem, health.revision), ("", "0005"))
+            self.assertIn(self.refused(writing=True).kind, {"internal_error"})
+        self.assertEqual(contents(self.path), before)
+
+    @contextlib.contextmanager
+    def read_only(self) -> Iterator[None]:
+        """The folder as on a read-only mount; skips the test where there can be none."""
+        folder = str(self.folder)
+        if os.geteuid() != 0:
+            self.folder.chmod(0o500)
+            self.path.chmod(0o400)
+            yield
+            self.folder.chmod(0o700)
+            return
+        for options in (["--bind", folder, folder], ["-o", "remount,bind,ro", folder]):
+            done = subprocess.run(["mount", *options], check=False, capture_output=True)  # noqa: S607
+            if done.returncode:
+                self.skipTest("nothing can be mounted here")
+        try:
+            yield
+        finally:
+            subprocess.run(["umount", "-l", folder], check=True)  # noqa: S607
+
     def test_a_file_removed_meanwhile_is_made_anew(self) -> None:
         for endings in (("",), ("", "-wal", "-shm")):
             project = self.project("first")
@@ -798,14 +864,17 @@ for turn in range(200):
 
 
 class Secrecy(WithFolder):
-    def test_a_failing_trigger_tells_nothing_of_what_was_stored(self) -> None:
+    def test_a_failing_statement_tells_nothing_of_what_was_stored(self) -> None:
         project = self.project()
-        with raw(self.path) as db:
-            db.execute(
-                "CREATE TRIGGER no BEFORE INSERT ON chat_messages "
-                f"BEGIN SELECT RAISE(ABORT, 'database is locked: {SECRET}'); END"
-            )
-        with self.assertRaises(pro.ToolError) as caught:
+
+        class Failing(sqlite3.Connection):
+            def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+                if sql.startswith("INSERT INTO chat_messages"):
+                    raise sqlite3.IntegrityError(f"database is locked: {SECRET}")
+                return super().execute(sql, *values)
+
+        failing = functools.partial(sqlite3.connect, factory=Failing)
+        with mock.patch("sqlite3.connect", failing), self.assertRaises(pro.ToolError) as caught:
             self.chat(project, user=SECRET)
         error = caught.exception
         self.assertEqual(error.kind, "internal_error")
@@ -1186,6 +1255,25 @@ class Usage(WithFolder):
             self.assertEqual(known, list(range(59, 9, -1)))
             self.assertEqual(pro.cost_history(db, "perplexity_ask", None, "m0"), [1000])
             self.assertEqual(pro.cost_history(db, "perplexity_chat", "low", None), [])
+
+
+class Bounds(WithFolder):
+    def test_offsets_and_ids_up_to_the_largest_are_answered(self) -> None:
+        self.project("default")
+        for number in (2**62, 2**63 - 1):
+            for tool in ("chat", "jobs"):
+                found = self.tool(tool, action="list", offset=number)
+                self.assertEqual(found["chats" if tool == "chat" else "jobs"], [])
+            for tool in ("projects", "usage"):
+                self.tool(tool, **({"action": "list"} if tool == "projects" else {}), offset=number)
+            looks: list[tuple[str, dict[str, Any]]] = [
+                ("chat", {"action": "read", "chat_id": number}),
+                ("chat", {"action": "delete", "chat_id": number, "confirm": True}),
+                ("jobs", {"action": "result", "job_id": number}),
+                ("jobs", {"action": "cancel", "job_id": number}),
+            ]
+            for tool, arguments in looks:
+                self.assertEqual(self.refusal(tool, **arguments), "not_found", arguments)
 
 
 class Chats(WithFolder):
