@@ -78,8 +78,18 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from re import compile as pattern
     from typing import NamedTuple, TextIO
 else:
+
+    class pattern:  # noqa: N801 - a regular expression, compiled when it is first used
+        def __init__(self, text, flags=0):
+            self._made = (text, flags)
+
+        def __getattr__(self, name):
+            found = getattr(re.compile(*self._made), name)
+            setattr(self, name, found)
+            return found
 
     class NamedTuple(tuple):
         """A record as `typing.NamedTuple` makes it, but for the source text that it compiles for
@@ -158,7 +168,7 @@ LIST_TTL_MS = 3_600_000
 ANSWER_LIFE_S = 600.0  # how long the user's answer to a question stands
 
 # Sizes and times of the network.
-MAX_REPLY_BYTES = 32 * 1024 * 1024
+MAX_REPLY_BYTES = 8 * 1024 * 1024
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_ERROR_CHARS = 300
 CONNECT_TIMEOUT_S = 10.0
@@ -198,6 +208,7 @@ MAX_URL_CHARS = 2048
 MAX_SOURCE_TITLE_CHARS = 300
 MAX_JSON_DEPTH = 100
 MAX_DIGITS = 4000
+LARGEST = 2**63 - 1  # no number may be larger: it is what SQLite can hold
 MAX_RESULT_CHARS = 25_000  # what every measured client shows uncut
 EXCERPT_CHARS = 120
 
@@ -212,7 +223,7 @@ MAX_REFRESH = 10
 OBSERVE_EVERY_S = 30.0
 PENDING = "pending_"  # begins the response id of a request that has not been answered yet
 MEMORY_JOBS = 1_000_000_000_000  # ids of jobs that only this process knows, storage having failed
-RESPONSE_ID = re.compile(r"resp_[A-Za-z0-9_-]{1,100}")
+RESPONSE_ID = pattern(r"resp_[A-Za-z0-9_-]{1,100}")
 TERMINAL_STATUSES = frozenset({"completed", "failed", "incomplete", "cancelled", "lost"})
 
 # Spend caps: what a call may cost at most, in nano-USD, where the ledger knows too few like it.
@@ -326,9 +337,17 @@ DECIDER_PRICES = {  # per input token; output is free
 }
 EMBED_PRICES = {"pplx-embed-v1-0.6b": 4, "pplx-embed-v1-4b": 30}  # per input token
 NANO = 1_000_000_000
+LARGEST_NANO = 10**15  # the sum over a lifetime of rows must stay below 2**63
 # ==== 2. Errors and text ==========================================================================
-# What a call may report, and what happens to text from outside before anybody sees it.
-# Touches nothing.
+# What a call may report, what happens to text from outside before anybody sees it, and readers that
+# take whatever shape JSON comes in. Touches nothing.
+#
+# Cleaning has two strengths. `harmless` is for what is stored and handed on as data: gone is what
+# nobody sees and what steers a terminal or reorders text. `without_hidden`, for what is read as
+# text, also drops the marks without width that honest Thai, Hebrew and Arabic have.
+# Secrets: this program's key, and anything shaped like one, never gets through, wherever it stands;
+# long hexadecimal numbers and data: addresses are left out of error messages only, since in an
+# answer they are content.
 
 
 class ToolError(Exception):
@@ -348,11 +367,12 @@ class ToolError(Exception):
         sent: bool = False,
     ) -> None:
         super().__init__(message)
-        self.todo = todo
         self.kind: Kind = kind
         self.message = message
+        self.todo = todo
         self.status = status
         self.sent = sent
+        self.request_id: str | None = None  # Perplexity's, to ask its support about
 
 
 class RpcError(Exception):
@@ -378,37 +398,59 @@ class Cancelled(BaseException):
     """The caller no longer wants the answer. Not an Exception, so that no handler swallows it."""
 
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
-# Control characters but tab and line feed, and marks that nobody sees: those that reorder text and
-# those without width. The joiners U+200C and U+200D stay: emoji and several scripts need them.
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
+_SURROGATES = pattern("[\ud800-\udfff]")
+# Control characters but tab and line ends; marks that reorder text; fillers, soft hyphens, musical
+# and shorthand marks, tags, variation selectors and joiners, all of which can carry hidden orders.
+_UNSEEN_ONES = (
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-# Both of these can carry hidden orders: tags, except those that turn a black flag into that of a
-# region, and runs of variation selectors, of which an honest character has one.
-_TAGS = re.compile("(\U0001f3f4[\U000e0020-\U000e007e]{1,6}\U000e007f)|[\U000e0000-\U000e007f]")
-_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}")
-_CARRIERS = re.compile("[\ufe00-\ufe0f\U000e0000-\U000e01ef]")
-_KEY_SHAPE = re.compile(r"pplx-[A-Za-z0-9_]{30,}")
-_SECRET_SHAPES = re.compile(r"data:[\w.+/-]*[;,]\S+|\b[0-9a-fA-F]{32,}\b")
-_MARKUP = re.compile(r"<\s*(!doctype|html|head|body|title|div|p|h1|script)\b", re.IGNORECASE)
-_FENCE = re.compile(r"<[\s/]*untrusted-web-content[\w-]*(?:\s*>)?", re.IGNORECASE)
-_REGION = re.compile("[\U0001f1e6-\U0001f1ff]")
-_JOINING = re.compile("[\u200d\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
+_MARKS = "\u061c\u200b\u200e\u200f"  # white space without width, and directions of single words
+_PICTURES = "\u2190-\u2bff\U0001f000-\U0001fbff"
+_IDEOGRAPHS = "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_JOINED = "\u0600-\u0dff\u0f00-\u109f\u1780-\u18af\ufb50-\ufefc"  # scripts that use joiners
+_VIRAMAS = "\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca"
+_SHOWN = "|".join(  # where one of them is part of what is seen
+    (
+        "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063"
+        "\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f",  # the flags of three regions
+        f"(?<=[{_PICTURES}{_IDEOGRAPHS}\xa9\xae\u203c\u2049\u3030\u303d\u3297\u3299])[\ufe00-\ufe0f]",
+        "(?<=[#*0-9])\ufe0f(?=\u20e3)",
+        f"(?<=[{_IDEOGRAPHS}])[\U000e0100-\U000e01ef]",
+        f"(?<=[{_PICTURES}\ufe0f])\u200d(?=[{_PICTURES}])",
+        f"(?<=[{_JOINED}])[\u200c\u200d](?=[{_JOINED}])|(?<=[{_VIRAMAS}])\u200d",
+        "(?<=[\u1800-\u18af])[\u180b-\u180f]",
+        f"(?<![{_UNSEEN_ONES}])[{_MARKS}](?![{_UNSEEN_ONES}])",
+    )
+)
+_UNSEEN = pattern(f"[{_UNSEEN_ONES}]")
+_CLEANING = pattern(f"(?=[{_UNSEEN_ONES}\U0001f3f4])(?:({_SHOWN})|[{_UNSEEN_ONES}])")
+_UNMARKED = pattern(f"[{_MARKS}]")
+_KEY_SHAPE = pattern(r"pplx-[A-Za-z0-9_]{30,}")
+_SECRET_SHAPES = pattern(r"data:[\w.+/-]*[;,]\S+|\b[0-9a-fA-F]{32,}\b")
+_MARKUP = pattern(r"<\s*(!doctype|html|head|body|title|div|p|h1|script)\b", re.IGNORECASE)
+_FENCE = pattern(r"<[\s/]*untrusted-web-content[\w-]*(?:\s*>)?", re.IGNORECASE)
+_REGION = pattern("[\U0001f1e6-\U0001f1ff]")
+_JOINING = pattern("[\u200d\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 12  # a shorter key would be found in ordinary words and names
 
 
 def without_surrogates(text: str) -> str:
     """The text with lone surrogates replaced: they can be neither encoded nor stored."""
-    return _SURROGATES.sub("\ufffd", text)
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+
+def harmless(text: str) -> str:
+    """The text without what nobody sees and what steers terminals or the order of reading."""
+    text = without_surrogates(text)
+    return _CLEANING.sub(r"\1", text) if _UNSEEN.search(text) else text
 
 
 def without_hidden(text: str) -> str:
-    """The text without control, reordering and hidden characters, for people and models."""
-    lines = without_surrogates(text).replace("\r\n", "\n").replace("\r", "\n")
-    seen = _UNSEEN.sub("", lines)
-    return _TAGS.sub(r"\1", _SELECTORS.sub("", seen)) if _CARRIERS.search(seen) else seen
+    """The text as people and models read it: harmless, every mark seen, line feeds only."""
+    return _UNMARKED.sub("", harmless(text)).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def redacted(text: str, key: str | None) -> str:
@@ -417,9 +459,8 @@ def redacted(text: str, key: str | None) -> str:
     A key with hidden characters in it would come together again where they are removed.
     """
     if key and len(key) >= MIN_SECRET_CHARS:
-        if _UNSEEN.search(text) and key in (shown := without_hidden(text)):
-            text = shown
-        text = text.replace(key, REDACTED)
+        shown = without_hidden(text) if _UNSEEN.search(text) else ""
+        text = (shown if key in shown else text).replace(key, REDACTED)
     return _KEY_SHAPE.sub(REDACTED, text) if "pplx-" in text else text
 
 
@@ -460,8 +501,8 @@ def cut(text: str, limit: int) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """The text on one line, cut: for titles in lists."""
-    return cut(" ".join(without_hidden(text).split()), limit)
+    """The text on one line, cut, without anything shaped like a key: to be told in a sentence."""
+    return cut(redacted(" ".join(without_hidden(text).split()), None), limit)
 
 
 def fenced(text: str) -> str:
@@ -484,6 +525,15 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
+def text_of_bytes(raw: bytes) -> str:
+    """UTF-8, or UTF-16 where a mark at the beginning says so; ValueError for everything else."""
+    is_utf_16 = raw[:2] in {b"\xff\xfe", b"\xfe\xff"}
+    return raw.decode("utf-16" if is_utf_16 else "utf-8-sig")
+
+
+# ---- JSON
+
+
 def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
 
@@ -504,10 +554,8 @@ def read_json(text: str | bytes) -> Json:
         raise ValueError("nested too deeply") from None
 
 
-def scrubbed(
-    value: Json, key: str | None, clean: Callable[[str], str] = without_surrogates
-) -> Json:
-    """JSON, changed where it stands, without the key in any text and name, at any depth.
+def scrubbed(value: Json, key: str | None, clean: Callable[[str], str] = harmless) -> Json:
+    """JSON, changed where it stands, with every text clean and without the key, at any depth.
 
     The two doors through which the key could come in again, arguments and replies, pass here. What
     is nested beyond all reason becomes null.
@@ -526,17 +574,12 @@ def scrubbed(
             item = inside[at]
             if isinstance(item, str):
                 inside[at] = redacted(clean(item), key)
-            elif isinstance(item, (list, dict)) and depth > 2 * MAX_JSON_DEPTH:
-                inside[at] = None
             elif isinstance(item, (list, dict)) and item:
-                todo.append((item, depth + 1))
+                if depth > 2 * MAX_JSON_DEPTH:
+                    inside[at] = None
+                else:
+                    todo.append((item, depth + 1))
     return top[0]
-
-
-def text_of_bytes(raw: bytes) -> str:
-    """UTF-8, or UTF-16 where a mark at the beginning says so; ValueError for everything else."""
-    is_utf_16 = raw[:2] in {b"\xff\xfe", b"\xfe\xff"}
-    return raw.decode("utf-16" if is_utf_16 else "utf-8-sig")
 
 
 def flaw_in(value: Json) -> str:
@@ -574,18 +617,200 @@ def jsonable(value: Json) -> Json:
 
 
 def json_text(value: Json, *, ascii_only: bool = False) -> str:
-    """Compact JSON of a `plain` value."""
+    """Compact JSON of a `jsonable` value."""
     return json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, separators=(",", ":"))
 
 
+def object_in(body: Json, name: str) -> dict[str, Json]:
+    """The object under a name; empty where there is none."""
+    found = body.get(name) if isinstance(body, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def list_in(body: Json, name: str) -> list[Json]:
+    """The list under a name; empty where there is none."""
+    found = body.get(name) if isinstance(body, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def text_in(body: Json, name: str) -> str | None:
+    """The text under a name, if it is text that is not blank."""
+    found = body.get(name) if isinstance(body, dict) else None
+    return found if isinstance(found, str) and found.strip() else None
+
+
+def count_of(value: Json) -> int | None:
+    """A count that SQLite can hold, or None."""
+    counts = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
+    return value if counts else None
+
+
+# ---- What Perplexity says, and what went wrong, in words
+
+
+class Cause(NamedTuple):
+    """Why an attempt failed, what to do about it, and whether another attempt may help."""
+
+    kind: Kind
+    what: str
+    todo: str
+    again: bool = False  # the trouble may pass; whether a repetition is safe is another question
+    sent: bool = False  # the request may have been executed, so a repetition may cost twice
+    status: int | None = None
+    said: str = ""  # Perplexity's own words, cleaned
+    after_s: float | None = None  # the wait that Perplexity asks for
+    request_id: str | None = None
+
+
+RETRY = "try again later"
+_UNSURE = "it may have been accepted and billed, so check perplexity_usage before repeating it"
+_MEND_KEY = (
+    f"check {KEY_VARIABLE}, or the file in {KEY_FILE_VARIABLE}, against the keys in Perplexity's "
+    "API console (keys of other vendors do not work)"
+)
+_MEND_CREDIT = "check the account's credit and billing in Perplexity's API console"
+MEND_NETWORK = "check PERPLEXITY_BASE_URL, and this network for a gateway or sign-in page"
+_MEND_RIGHTS = "check what the key, its organisation and its plan may use"
+# What a status means and what to do, by the status, else by its first digit, else 0. The category
+# follows the status alone: upstream wordings change.
+_STATUSES: dict[int, tuple[Kind, str, str]] = {
+    400: ("invalid_request", "Perplexity refused the request", "change the arguments"),
+    401: ("authentication", "Perplexity rejected the API key", _MEND_KEY),
+    402: ("unexpected_response", "Perplexity wants this request to be paid for", _MEND_CREDIT),
+    403: ("forbidden", "Perplexity does not allow this request", _MEND_RIGHTS),
+    404: ("not_found", "Perplexity does not know what was asked for", "check the id or name"),
+    413: ("unexpected_response", "Perplexity found the request too large", "send less at once"),
+    422: ("invalid_request", "Perplexity refused the request", "change the arguments"),
+    429: ("rate_limited", "Perplexity is limiting how often this account may ask", RETRY),
+    2: ("unexpected_response", "Perplexity answered with an error", RETRY),
+    3: ("unexpected_response", "The API address redirects, which is not followed", MEND_NETWORK),
+    4: ("unexpected_response", "Perplexity did not take the request", "change the arguments"),
+    5: ("upstream_failure", "Perplexity failed to answer", RETRY),
+    0: ("unexpected_response", "Perplexity answered in an unexpected way", MEND_NETWORK),
+}
+# Nobody has seen which status an empty account gets, so the words may change the advice.
+_CREDIT = pattern(r"\b(credits?|balance|quota|billing)\b", re.IGNORECASE)
+
+
+def message_in(value: Json) -> str:
+    """The message in an error body, wherever its form keeps it; empty where it has none.
+
+    There are at least seven forms: objects within `error`, lists of fields in `detail`, bare texts.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "; ".join(filter(None, map(message_in, value[:5])))
+    if not isinstance(value, dict):
+        return ""
+    names = ("error", "message", "detail", "msg", "code", "type")
+    texts = (message_in(value.get(name)) for name in names)
+    found = next((text for text in texts if text and not text.isdigit()), "")
+    where, field = value.get("loc"), value.get("param")
+    if isinstance(where, list) and where:
+        field = where[-1]
+    named = found and isinstance(field, (str, int)) and str(field) not in found
+    return f"{field}: {found}" if named else found
+
+
+def upstream_message(body: Json, key: str | None) -> str:
+    """The readable part of an error body as one short, clean line; empty where there is none."""
+    # Scrubbing comes first, because it also bounds the depth.
+    return error_text(message_in(scrubbed(body, key)), key).replace('"', "'")
+
+
+def read_retry_after(text: str | None) -> float | None:
+    """The seconds a Retry-After header asks for; None for none, a past date and nonsense."""
+    from email.utils import parsedate_to_datetime
+
+    value = (text or "").strip()
+    if re.fullmatch(r"[0-9]+(\.[0-9]*)?", value):
+        return min(float(value), 1e9)
+    try:
+        left_s = parsedate_to_datetime(value).timestamp() - time.time()
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+    return left_s if left_s >= 0 else None
+
+
+def status_cause(status: int, raw: bytes, key: str, retry_after: str | None) -> Cause:
+    """What a status other than success means, or an error that came with success."""
+    kind, what, todo = _STATUSES.get(status) or _STATUSES.get(status // 100) or _STATUSES[0]
+    said = ""
+    with contextlib.suppress(ValueError):
+        said = "" if status // 100 == 3 else upstream_message(read_json(raw), key)
+    if 400 <= status < 500 and status != 429 and raw.lstrip()[:1] == b"<":
+        # Perplexity answers in JSON. Such a page says nothing about a key or an id either.
+        kind = "unexpected_response" if kind == "not_found" else kind
+        what, todo = "A gateway or filter on the way answered, not Perplexity", MEND_NETWORK
+    elif status in {401, 403} and _CREDIT.search(said):
+        what, todo = "Perplexity refused the request for lack of credit", _MEND_CREDIT
+    elif status == 429 and _CREDIT.search(said):
+        todo = f"{todo}, or {_MEND_CREDIT}"
+    again, sent = status == 429 or 500 <= status < 600, not 400 <= status < 500
+    return Cause(kind, what, todo, again, sent, status, said, read_retry_after(retry_after))
+
+
+def cause_error(cause: Cause, attempts: int, *, is_free: bool) -> ToolError:
+    """The failure as one sentence: what happened, what to do next."""
+    facts = (f"HTTP {cause.status}" * bool(cause.status), f"{attempts} attempts" * (attempts > 1))
+    shown = f" ({', '.join(filter(None, facts))})" if any(facts) else ""
+    said = f', saying "{cause.said}"' if cause.said else ""
+    todo, after_s = cause.todo, cause.after_s
+    # Without a word from Perplexity: twice what the next wait would have been.
+    if cause.kind == "rate_limited" and after_s is None:
+        after_s = min(2.0**attempts, MAX_RETRY_WAIT_S)
+    if after_s is not None:
+        todo = todo.replace(RETRY, f"wait {int(-(-after_s // 1))} s, then try again")
+    if cause.sent and not is_free:
+        todo = _UNSURE if cause.again else f"{todo}; {_UNSURE}"
+    sentence = f"{cause.what}{shown}{said}{f'; {todo}' if todo else ''}."
+    error = ToolError(cause.kind, sentence, status=cause.status, sent=cause.sent)
+    error.request_id = cause.request_id
+    return error
+
+
+def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Json]]:
+    """Server-sent events as objects with a type; only whole lines are decoded."""
+    name, data = b"", list[bytes]()
+    for line in (line for ended in lines for line in ended.splitlines()):
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            data.append(value)
+        elif field == b"event":
+            name = value
+        elif not line:
+            yield from _event(name, b"\n".join(data))
+            name, data = b"", []
+        if data == [b"[DONE]"]:
+            return
+    yield from _event(name, b"\n".join(data))  # a stream may end without the blank line
+
+
+def _event(name: bytes, data: bytes) -> Iterator[dict[str, Json]]:
+    """The event, if there is one: what is no object is skipped, unless it reports an error."""
+    kind = name.decode("utf-8", "replace") or "message"
+    try:
+        event = read_json(data)
+    except ValueError:
+        event = data.decode("utf-8", "replace").strip()
+    if kind == "error" and isinstance(event, str):
+        event = {"error": {"message": event}}
+    if isinstance(event, dict):
+        named = event.get("type")
+        yield {**event, "type": named if isinstance(named, str) and named else kind}
+
+
 # ==== 3. Settings =================================================================================
-# Everything read from the environment, once, into one record. A value that cannot be used is kept
-# as a sentence: the server always starts, and the calls that need the value say what to mend.
-# Touches the environment.
+# Everything read from the environment, once, into one record. A value that cannot be used is told
+# in a sentence: as a problem, which stops the calls that need it, where it concerns money, keys or
+# addresses; else as a warning, and a bound or the default holds. The log is here, since its level
+# is a setting. Touches the environment, and standard error through `logging`.
 
 
 class Settings(NamedTuple):
-    """What the environment asks for. `problems` has one sentence for each unusable variable."""
+    """What the environment asks for, with a sentence for each variable that cannot be used."""
 
     key: str | None = None
     key_file: str | None = None
@@ -622,6 +847,7 @@ class Settings(NamedTuple):
     computer_client_id: str | None = None
     certificates: tuple[tuple[str, str], ...] = ()  # the variables that name some
     unknown: tuple[str, ...] = ()  # variables that look like ours and are not
+    explicit: frozenset[str] = frozenset()  # the variables that are set
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -630,111 +856,26 @@ class Settings(NamedTuple):
         return "Settings(...)"
 
 
-class _Bound(NamedTuple):
-    """A numeric setting: its field, bounds, and whether it is whole."""
-
-    field: str
-    low: float
-    high: float
-    whole: bool = False
-
-
-_NUMBERS = {
-    "PERPLEXITY_CONNECT_TIMEOUT": _Bound("connect_timeout_s", 0.1, 300),
-    "PERPLEXITY_READ_TIMEOUT": _Bound("read_timeout_s", 0.1, 3600),
-    "PERPLEXITY_AGENT_READ_TIMEOUT": _Bound("agent_read_timeout_s", 0.1, 3600),
-    "PERPLEXITY_MAX_ATTEMPTS": _Bound("max_attempts", 1, 10, whole=True),
-    "PERPLEXITY_MAX_RETRY_WAIT": _Bound("max_retry_wait_s", 0, 300),
-    "PERPLEXITY_CATALOG_TTL": _Bound("catalog_ttl_s", 0, 31_536_000),
-    "PERPLEXITY_CATALOG_MAX_STALE": _Bound("catalog_max_stale_s", 0, 31_536_000),
-    "PERPLEXITY_DB_BUSY_TIMEOUT": _Bound("busy_timeout_s", 0, 300),
-    "PERPLEXITY_WAIT_SECONDS": _Bound("wait_s", 0.1, MAX_WAIT_S),
-    "PERPLEXITY_MAX_RESULT_CHARS": _Bound("max_result_chars", 4000, 1_000_000, whole=True),
-    "PERPLEXITY_VECTOR_CACHE_MB": _Bound("vector_cache_mb", 0, 65_536, whole=True),
-}
-_AMOUNTS = {
-    "PERPLEXITY_BUDGET_DAILY_USD": "day",
-    "PERPLEXITY_BUDGET_MONTHLY_USD": "month",
-    "PERPLEXITY_BUDGET_CALL_USD": "call",
-    "PERPLEXITY_CONFIRM_USD": "confirm",
-}
-_TIER_VARIABLES = {tier: f"PERPLEXITY_TIER_{tier.upper()}" for tier in TIERS}
-
-
-class Variable(NamedTuple):
-    """One variable of the environment, as help and README show it."""
-
-    name: str
-    default: str
-    meaning: str
-
-
-# Clients keep their settings where these say.
-FOLDER_VARIABLES = (
-    "APPDATA",
-    "CLAUDE_CONFIG_DIR",
-    "CLINE_DIR",
-    "CODEX_HOME",
-    "COPILOT_HOME",
-    "GEMINI_CLI_HOME",
-    "GROK_HOME",
-    "LOCALAPPDATA",
-    "XDG_CONFIG_HOME",
-)
-
-VARIABLES = (
-    Variable(KEY_VARIABLE, "none", "The Perplexity API key; never logged, returned or stored"),
-    Variable(KEY_FILE_VARIABLE, "none", "A file that holds the key, readable by its owner only"),
-    Variable("PERPLEXITY_DATA_DIR", "~/.perplexity-pro", "Folder of the database and its backups"),
-    Variable("PERPLEXITY_BASE_URL", DEFAULT_BASE_URL, "API address: https, or http on loopback"),
-    Variable("PERPLEXITY_FILES_DIR", "none: images off", "Folder from which images may be read"),
-    Variable("PERPLEXITY_ROUTING", "standard", "standard, custom or dynamic"),
-    Variable("PERPLEXITY_MODEL", "perplexity/sonar", "standard: the model of a call naming none"),
-    *(Variable(v, "none", f"custom, dynamic: {t} model") for t, v in _TIER_VARIABLES.items()),
-    Variable("PERPLEXITY_DECIDER_MODEL", DEFAULT_DECIDER, "The model of decide"),
-    Variable("PERPLEXITY_BUDGET_DAILY_USD", "none", "Most to spend in a UTC day"),
-    Variable("PERPLEXITY_BUDGET_MONTHLY_USD", "none", "Most to spend in a UTC month"),
-    Variable("PERPLEXITY_BUDGET_CALL_USD", "none", "Most one call may be expected to cost"),
-    Variable("PERPLEXITY_CONFIRM_USD", "none", "Ask the user before a call that may cost more"),
-    Variable("PERPLEXITY_TOOLS", "all", "Tools to offer: names or core, -name to leave out"),
-    Variable("PERPLEXITY_WAIT_SECONDS", "55", "Longest wait of one call before it names a job"),
-    Variable("PERPLEXITY_OBSERVE", "on", "off: do not settle running jobs in the background"),
-    Variable("PERPLEXITY_MAX_RESULT_CHARS", "25000", "Longest result; the rest is paged"),
-    Variable("PERPLEXITY_VECTOR_CACHE_MB", "256", "Memory for vectors kept ready to search"),
-    Variable("PERPLEXITY_CONNECT_TIMEOUT", "10", "Seconds to connect"),
-    Variable("PERPLEXITY_READ_TIMEOUT", "60", "Seconds to wait for a reply"),
-    Variable("PERPLEXITY_AGENT_READ_TIMEOUT", "120", "Seconds to wait for ask and chat replies"),
-    Variable("PERPLEXITY_MAX_ATTEMPTS", "3", "Attempts per request; a paid one is sent once"),
-    Variable("PERPLEXITY_MAX_RETRY_WAIT", "30", "Longest wait between attempts, in seconds"),
-    Variable("PERPLEXITY_CATALOG_TTL", "3600", "Seconds the model list is cached"),
-    Variable("PERPLEXITY_CATALOG_MAX_STALE", "86400", "Oldest list shown if the API fails"),
-    Variable("PERPLEXITY_DB_BUSY_TIMEOUT", "5", "Seconds a write waits for the database"),
-    Variable("PERPLEXITY_LOG_LEVEL", "WARNING", "DEBUG, INFO, WARNING, ERROR or CRITICAL"),
-    Variable("PERPLEXITY_COMPUTER", "on", "off: no tools of Perplexity Computer"),
-    Variable("PERPLEXITY_COMPUTER_URL", DEFAULT_COMPUTER_URL, "Address of Computer's MCP server"),
-    Variable(
-        "PERPLEXITY_COMPUTER_CLIENT_ID", "registered", "Client id to sign in to Computer with"
-    ),
-    Variable("HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY", "none", "Proxies, in either case"),
-    Variable("SSL_CERT_FILE, SSL_CERT_DIR", "the system's", "Certificates to trust"),
-    Variable("NO_COLOR, TERM", "none", "Command line without colour: set, or TERM=dumb"),
-    Variable(
-        "TERM_PROGRAM, VTE_VERSION, WT_SESSION, KITTY_WINDOW_ID",
-        "the terminal's",
-        "Any of them: titles of sources become links",
-    ),
-    Variable("HOME, USERPROFILE", "the system's", "Where data and clients' files are"),
-    Variable(", ".join(FOLDER_VARIABLES), "the clients' own", "Where some clients' files are"),
-)
-
 # A client that found no value for a variable hands on its own notation in its place, and a user may
 # have left the blank of an example as it was.
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = pattern(
     r"\$\{.*\}|\$\(.*\)|\$(env:)?[A-Za-z_]\w*|%\w+%|\{\{.*\}\}|\{(env|file):.*\}|<.*>"
     r"|your[-_ ].*|replace[-_ ]?me|pplx-(\.{2,}|\u2026|x+|your.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_MODEL_ID = re.compile(r"[A-Za-z0-9._:/@+-]{1,%d}" % MAX_MODEL_CHARS)  # noqa: UP031 - braces
+_MODEL_ID = pattern(r"[A-Za-z0-9._:/@+-]{1,%d}" % MAX_MODEL_CHARS)  # noqa: UP031 - braces
+
+
+class Unusable(ValueError):  # noqa: N818 - a finding, as the fields are
+    """What is wrong with a variable's text, going on from its name; and what is used instead.
+
+    It is grave where a call must not go on with a default: about money, keys and addresses.
+    """
+
+    def __init__(self, words: str, used: float | None = None, *, grave: bool = True) -> None:
+        super().__init__(words)
+        self.used = used
+        self.grave = grave
 
 
 def given(environ: Mapping[str, str], name: str) -> str | None:
@@ -755,77 +896,34 @@ def read_key(text: str) -> tuple[str | None, str]:
     return value, ""
 
 
-def _repeatable(text: str) -> str:
-    """A refused value as it may be repeated."""
-    return repr(one_line(redacted(text, None), 40))
+def _range(low: float, high: float, *, whole: bool = False) -> Callable[[str], float]:
+    """The reader of a number; one beyond a bound is brought to it, none at all is the default."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = float("nan")
+        if low <= number <= high and (not whole or number == int(number)):
+            return int(number) if whole else number
+        kind = f"a {'whole ' * whole}number from {low:.12g} to {high:.12g}"
+        used = min(max(number, low), high) if number > 0 or (whole and number <= 0) else None
+        used = used if used is None or not whole else int(used)
+        raise Unusable(f"must be {kind}, not {one_line(text, 40)!r}", used, grave=False)
+
+    return read
 
 
-def _number_of(name: str, text: str, bound: _Bound) -> tuple[float | None, str]:
-    """The number in a text, or the sentence that refuses it."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = float("nan")
-    if bound.low <= number <= bound.high and (not bound.whole or number == int(number)):
-        return (int(number) if bound.whole else number), ""
-    kind = "whole number" if bound.whole else "number"
-    limits = f"{bound.low:.12g} to {bound.high:.12g}"
-    return None, f"{name} must be a {kind} from {limits}, not {_repeatable(text)}."
+def _word(*words: str, grave: bool = False) -> Callable[[str], str]:
+    """The reader of one of some words, in any case."""
 
+    def read(text: str) -> str:
+        if text.lower() in words:
+            return text.lower()
+        told = f"must be one of {', '.join(words)}, not {one_line(text, 40)!r}"
+        raise Unusable(told, grave=grave)
 
-def _numbers_of(environ: Mapping[str, str], problems: list[str]) -> dict[str, Json]:
-    """The numeric settings that are given and usable, by field."""
-    values: dict[str, Json] = {}
-    for name, bound in _NUMBERS.items():
-        text = given(environ, name)
-        if text is None:
-            continue
-        number, problem = _number_of(name, text, bound)
-        if problem:
-            problems.append(problem)
-        else:
-            values[bound.field] = number
-    return values
-
-
-def _word_in(
-    environ: Mapping[str, str], name: str, words: tuple[str, ...], problems: list[str]
-) -> str:
-    """The word in a variable; the first of the words where it is not given or not one of them."""
-    text = given(environ, name)
-    word = words[0] if text is None else text.lower()
-    if word in words:
-        return word
-    problems.append(f"{name} must be one of {', '.join(words)}, not {_repeatable(word)}.")
-    return words[0]
-
-
-def base_url_problem(url: str) -> str | None:
-    """Why an address cannot be the API's, without quoting it: it may hold credentials."""
-    from urllib.parse import urlsplit
-
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        return "it is not an address"
-    if parts.scheme not in {"https", "http"} or not host or re.search(r"[^\x21-\x7e]", url):
-        return "it must be an https address"
-    if parts.scheme == "http" and host not in {"127.0.0.1", "::1", "localhost"}:
-        return "http is allowed for this machine itself only; use https"
-    if parts.username is not None or parts.password is not None:
-        return "it must not hold a user name or password"
-    if parts.query or parts.fragment or "?" in url or "#" in url:
-        return "it must not hold a query or fragment"
-    return None
-
-
-def _address_in(environ: Mapping[str, str], name: str, default: str, problems: list[str]) -> str:
-    url = given(environ, name) or default
-    problem = base_url_problem(url)
-    if problem:
-        problems.append(f"{name} cannot be used: {problem}.")
-    return default if problem else url
+    return read
 
 
 def read_usd(text: str) -> int | None:
@@ -840,138 +938,207 @@ def read_usd(text: str) -> int | None:
     return int(nano) if usable else None
 
 
-def _amounts_of(environ: Mapping[str, str], problems: list[str]) -> dict[str, int]:
-    """The amounts that are set; one that cannot be read must not switch a cap off."""
-    found = {}
-    for name, window in _AMOUNTS.items():
-        text = given(environ, name)
-        if text is None:
-            continue
-        nano = read_usd(text)
-        if nano is None:
-            problems.append(f"{name} must be an amount in US dollars such as 1.50.")
-        else:
-            found[window] = nano
-    return found
+def _usd(text: str) -> int:
+    nano = read_usd(text)
+    if nano is None:  # a cap must not be switched off by a slip
+        raise Unusable("must be an amount in US dollars such as 1.50")
+    return nano
 
 
-class _Routing(NamedTuple):
-    mode: str
-    model: str
-    tiers: tuple[tuple[str, str], ...]
-    warnings: tuple[str, ...]
+def _model(text: str) -> str:
+    if not _MODEL_ID.fullmatch(text):
+        raise Unusable("must be a model id of letters, digits and ._:/@+-")
+    return text
 
 
-def _model_in(environ: Mapping[str, str], name: str, mode: str, problems: list[str]) -> str:
-    """The model id in a variable; empty where there is no usable one."""
-    model = given(environ, name)
-    if model and _MODEL_ID.fullmatch(model):
-        return model
-    if model:
-        problems.append(f"{name} must be a model id of letters, digits and ._:/@+-.")
-    else:
-        problems.append(f"{name} must name a model when PERPLEXITY_ROUTING is {mode}.")
-    return ""
+def _address(text: str) -> str:
+    """A server's address; a refusal does not quote it, since it may hold credentials."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise Unusable("cannot be used: it is not an address") from None
+    flaw = ""
+    if parts.scheme not in {"https", "http"} or not host or re.search(r"[^\x21-\x7e]", text):
+        flaw = "it must be an https address"
+    elif parts.scheme == "http" and host not in {"127.0.0.1", "::1", "localhost"}:
+        flaw = "http is allowed for this machine itself only; use https"
+    elif "@" in parts.netloc:
+        flaw = "it must not hold a user name or password"
+    elif "?" in text or "#" in text:
+        flaw = "it must not hold a query or fragment"
+    if flaw:
+        raise Unusable(f"cannot be used: {flaw}")
+    return text
 
 
-def _routing_of(environ: Mapping[str, str], problems: list[str]) -> _Routing:
-    """Which model answers a call that names none."""
-    modes = ("standard", "custom", "dynamic")
-    mode, model = _word_in(environ, "PERPLEXITY_ROUTING", modes, problems), Settings().model
-    tiers: dict[str, str] = {}
-    ignored = [*_TIER_VARIABLES.values()] if mode == "standard" else ["PERPLEXITY_MODEL"]
-    if mode != "standard":
-        tiers = {t: _model_in(environ, v, mode, problems) for t, v in _TIER_VARIABLES.items()}
-    elif given(environ, "PERPLEXITY_MODEL"):
-        model = _model_in(environ, "PERPLEXITY_MODEL", mode, problems) or model
-    warnings = [f"{v} is ignored in {mode} routing." for v in ignored if given(environ, v)]
-    return _Routing(mode, model, tuple(tiers.items()), tuple(warnings))
+def read_base_url(text: str) -> str:
+    """The API's address, where other programs want the version behind it."""
+    return re.sub(r"/+(v1/*)?\Z", "", _address(text))
 
 
-def _home_of(environ: Mapping[str, str]) -> str:
+def _unused(_: str) -> NoReturn:
+    raise Unusable(
+        "is not used: the key goes to the one address in PERPLEXITY_BASE_URL", grave=False
+    )
+
+
+def _path(text: str) -> str:
+    return os.path.expanduser(text)  # noqa: PTH111 - text, not a file yet
+
+
+def _folder(text: str) -> str:
+    """A folder; one that is not absolute is below the working directory, as the name says."""
+    path = _path(text)
+    if path.startswith("~"):
+        raise Unusable("names the home folder of a user that does not exist")
+    return os.path.abspath(path)  # noqa: PTH100 - as above
+
+
+def _home(environ: Mapping[str, str]) -> str:
     """The home folder; a desktop client may hand over no variable, then the system knows it."""
-    name = "USERPROFILE" if os.name == "nt" else "HOME"
-    return environ.get(name) or os.path.expanduser("~")  # noqa: PTH111 - text, not a file yet
+    return environ.get("USERPROFILE" if os.name == "nt" else "HOME") or _path("~")
 
 
-def _path_in(environ: Mapping[str, str], name: str) -> str | None:
-    """The path in a variable, with `~` spelt out."""
-    text = given(environ, name)
-    return None if text is None else os.path.expanduser(text)  # noqa: PTH111 - as above
+class Variable(NamedTuple):
+    """One variable: the field it fills, how its text is read, and its meaning for the pages."""
+
+    name: str
+    field: str
+    read: Callable[[str], Any] | None
+    meaning: str
+    shown: str = "none"  # as the default, where the field has none
+
+    @property
+    def default(self) -> str:
+        """What holds where it is not set, as pages show it."""
+        value = Settings._field_defaults.get(self.field)
+        if isinstance(value, (int, float)):
+            return f"{value:.12g}" if value is not True else "on"
+        return str(value or self.shown)
 
 
-def _data_dir_of(environ: Mapping[str, str], problems: list[str]) -> str:
-    """The data folder; a path that is not absolute is refused again where it would be used."""
-    path = _path_in(environ, "PERPLEXITY_DATA_DIR")
-    if path is None:
-        return f"{_home_of(environ)}/.perplexity-pro"
-    if not os.path.isabs(path):  # noqa: PTH117 - as above
-        problems.append("PERPLEXITY_DATA_DIR must be an absolute path.")
-    return path
+_SECONDS, _AGE = _range(0.1, 3600), _range(0, 31_536_000)
+_MODES = ("standard", "custom", "dynamic")
+_SWITCH = ("on", "off", "true", "false", "yes", "no", "1", "0")
+_LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+_OWN_ROWS: tuple[tuple[Any, ...], ...] = (  # each name begins with PERPLEXITY_
+    ("API_KEY", "", None, "The Perplexity API key; never logged, returned or stored"),
+    ("API_KEY_FILE", "key_file", _path, "A file that holds the key, readable by its owner only"),
+    (
+        "DATA_DIR",
+        "data_dir",
+        _folder,
+        "Folder of the database and its backups",
+        "~/.perplexity-pro",
+    ),
+    ("BASE_URL", "base_url", read_base_url, "API address: https, or http on loopback"),
+    ("FILES_DIR", "files_dir", _path, "Folder from which images may be read", "none: images off"),
+    ("ROUTING", "routing", _word(*_MODES, grave=True), "standard, custom or dynamic"),
+    ("MODEL", "model", _model, "standard: the model of a call naming none"),
+    *((f"TIER_{t.upper()}", t, _model, f"custom, dynamic: {t} model") for t in TIERS),
+    ("DECIDER_BASE_URL", "", _unused, "Not used: the key goes to the one address above"),
+    ("DECIDER_MODEL", "decider", _model, "decide: the model of a call naming none"),
+    ("BUDGET_DAILY_USD", "day", _usd, "Most to spend in a UTC day"),
+    ("BUDGET_MONTHLY_USD", "month", _usd, "Most to spend in a UTC month"),
+    ("BUDGET_CALL_USD", "call", _usd, "Most one call may be expected to cost"),
+    ("CONFIRM_USD", "confirm_nano", _usd, "Ask the user before a call that may cost more"),
+    ("TOOLS", "tools", str, "Tools to offer: names or core, -name to leave out"),
+    ("WAIT_SECONDS", "wait_s", _range(0.1, MAX_WAIT_S), "Longest wait of one call, then a job"),
+    ("AGENT_WAIT_SECONDS", "", None, "The same, as other programs call it"),
+    ("OBSERVE", "observe", _word(*_SWITCH), "off: do not settle running jobs in the background"),
+    ("MAX_RESULT_CHARS", "max_result_chars", _range(4000, 10**6, whole=True), "Longest result"),
+    ("VECTOR_CACHE_MB", "vector_cache_mb", _range(0, 1 << 16, whole=True), "Memory for vectors"),
+    ("CONNECT_TIMEOUT", "connect_timeout_s", _range(0.1, 300), "Seconds to connect"),
+    ("READ_TIMEOUT", "read_timeout_s", _SECONDS, "Seconds for a whole reply"),
+    ("AGENT_READ_TIMEOUT", "agent_read_timeout_s", _SECONDS, "The same, of ask and chat"),
+    ("MAX_ATTEMPTS", "max_attempts", _range(1, 10, whole=True), "Attempts; paid ones go once"),
+    ("MAX_RETRY_WAIT", "max_retry_wait_s", _range(0, 300), "Longest wait between attempts, s"),
+    ("CATALOG_TTL", "catalog_ttl_s", _AGE, "Seconds the model list is cached"),
+    ("CATALOG_MAX_STALE", "catalog_max_stale_s", _AGE, "Oldest list shown if the API fails"),
+    ("DB_BUSY_TIMEOUT", "busy_timeout_s", _range(0, 300), "Longest wait for the database, s"),
+    ("COMPUTER", "computer", _word(*_SWITCH), "off: no tools of Perplexity Computer"),
+    ("COMPUTER_URL", "computer_url", _address, "Address of Computer's MCP server"),
+    ("COMPUTER_CLIENT_ID", "computer_client_id", str, "To sign in to Computer with", "registered"),
+    ("LOG_LEVEL", "log_level", _word(*_LOG_LEVELS), "DEBUG, INFO, WARNING, ERROR or CRITICAL"),
+)
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_LINKING = ("TERM_PROGRAM", "VTE_VERSION", "WT_SESSION", "KITTY_WINDOW_ID")  # set by terminals
+FOLDER_VARIABLES = (
+    *("APPDATA", "CLAUDE_CONFIG_DIR", "CLINE_DIR", "CODEX_HOME", "COPILOT_HOME"),
+    *("GEMINI_CLI_HOME", "GROK_HOME", "LOCALAPPDATA", "XDG_CONFIG_HOME"),
+)
+VARIABLES = (
+    *(Variable(f"PERPLEXITY_{row[0]}", *row[1:]) for row in _OWN_ROWS),
+    Variable("HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY", "", None, "Proxies, in either case"),
+    Variable(", ".join(_CERTIFICATES), "", None, "Certificates to trust", "the system's"),
+    Variable("NO_COLOR, TERM", "", None, "Command line without colour: set, or TERM=dumb"),
+    Variable(", ".join(_LINKING), "", None, "Any: titles of sources are links", "the terminal's"),
+    Variable("HOME, USERPROFILE", "", None, "Where data and files are", "the system's"),
+    Variable(", ".join(FOLDER_VARIABLES), "", None, "Where clients' files are", "the clients' own"),
+)
+_ALIASES = {"PERPLEXITY_WAIT_SECONDS": "PERPLEXITY_AGENT_WAIT_SECONDS"}  # of other programs
 
 
 def _proxies_of(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Proxy variables in either case; as elsewhere, the lower-case one wins, even an empty one."""
-    found = {}
-    for name in ("https_proxy", "http_proxy", "all_proxy", "no_proxy"):
-        value = given(environ, name if name in environ else name.upper())
-        if value:
-            found[name] = value
-    return tuple(found.items())
-
-
-# Set by terminals that open links; others would show the text without its address.
-_LINKING = ("TERM_PROGRAM", "VTE_VERSION", "WT_SESSION", "KITTY_WINDOW_ID")
+    names = ("https_proxy", "http_proxy", "all_proxy", "no_proxy")
+    found = ((n, given(environ, n if n in environ else n.upper())) for n in names)
+    return tuple((name, value) for name, value in found if value)
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
     """All settings; refuses nothing, but notes what cannot be used."""
-    problems: list[str] = []
-    key, flaw = read_key(environ[KEY_VARIABLE]) if KEY_VARIABLE in environ else (None, "is not set")
-    routing = _routing_of(environ, problems)
-    decider = DEFAULT_DECIDER
-    if given(environ, "PERPLEXITY_DECIDER_MODEL"):
-        decider = _model_in(environ, "PERPLEXITY_DECIDER_MODEL", "", problems) or decider
-    amounts = _amounts_of(environ, problems)
-    switches = ("on", "off", "true", "false", "yes", "no", "1", "0")
-    levels = ("warning", "debug", "info", "error", "critical")
+    found: dict[str, Any] = {}
+    notes: dict[bool, list[str]] = {True: [], False: []}  # by gravity
+    explicit, idle = set[str](), {f"PERPLEXITY_TIER_{tier.upper()}" for tier in TIERS}
+    for name, field, read, *_ in VARIABLES:
+        if read is None:
+            continue
+        used = name if given(environ, name) else _ALIASES.get(name, name)
+        text = given(environ, used)
+        if text is None:
+            continue
+        if name in idle:
+            notes[False].append(f"{name} is ignored in {found.get('routing', _MODES[0])} routing.")
+            continue
+        explicit.add(name)
+        try:
+            found[field] = read(text)
+        except Unusable as error:
+            notes[error.grave].append(f"{used} {error}.")
+            found.update({} if error.used is None else {field: error.used})
+        if found.get("routing", _MODES[0]) != _MODES[0]:
+            idle = {"PERPLEXITY_MODEL"}
     known = {variable.name for variable in VARIABLES}
+    tiers = {tier: found.pop(tier, "") for tier in TIERS if found.get("routing") in _MODES[1:]}
+    for variable in (f"PERPLEXITY_TIER_{tier.upper()}" for tier in tiers):
+        if variable not in explicit:
+            words = f"must name a model when PERPLEXITY_ROUTING is {found['routing']}"
+            notes[True].append(f"{variable} {words}.")
+    caps = {window: found.pop(window) for window in CAP_WINDOWS if window in found}
+    key, flaw = read_key(environ[KEY_VARIABLE]) if KEY_VARIABLE in environ else (None, "is not set")
+    found.setdefault("data_dir", f"{_home(environ)}/.perplexity-pro")
+    for switch in ("observe", "computer"):
+        found[switch] = found.get(switch, "on") in _SWITCH[::2]
+    found["log_level"] = found.get("log_level", "warning").upper()
     return Settings(
         key=key,
         key_problem=f"{KEY_VARIABLE} {flaw}" if flaw else None,
-        key_file=_path_in(environ, KEY_FILE_VARIABLE),
-        base_url=_address_in(environ, "PERPLEXITY_BASE_URL", DEFAULT_BASE_URL, problems).rstrip(
-            "/"
-        ),
-        data_dir=_data_dir_of(environ, problems),
-        files_dir=_path_in(environ, "PERPLEXITY_FILES_DIR"),
-        log_level=_word_in(environ, "PERPLEXITY_LOG_LEVEL", levels, problems).upper(),
-        routing=routing.mode,
-        model=routing.model,
-        decider=decider,
-        tiers=routing.tiers,
-        observe=_word_in(environ, "PERPLEXITY_OBSERVE", switches, problems) in switches[::2],
+        tiers=tuple(tiers.items()),
+        caps=tuple(caps.items()),
         colour=not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
         dumb=environ.get("TERM") == "dumb",
-        shows_links=any(environ.get(name) for name in _LINKING) and environ.get("TERM") != "dumb",
+        shows_links=any(map(environ.get, _LINKING)) and environ.get("TERM") != "dumb",
+        certificates=tuple((n, environ[n]) for n in _CERTIFICATES if environ.get(n)),
+        unknown=tuple(n for n in environ if n.startswith("PERPLEXITY_") and n not in known),
         proxies=_proxies_of(environ),
-        certificates=tuple(
-            (name, environ[name]) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if environ.get(name)
-        ),
-        unknown=tuple(
-            name for name in environ if name.startswith("PERPLEXITY_") and name not in known
-        ),
-        confirm_nano=amounts.pop("confirm", None),
-        caps=tuple(amounts.items()),
-        tools=given(environ, "PERPLEXITY_TOOLS") or "all",
-        computer=_word_in(environ, "PERPLEXITY_COMPUTER", switches, problems) in switches[::2],
-        computer_url=_address_in(
-            environ, "PERPLEXITY_COMPUTER_URL", DEFAULT_COMPUTER_URL, problems
-        ),
-        computer_client_id=given(environ, "PERPLEXITY_COMPUTER_CLIENT_ID"),
-        warnings=routing.warnings,
-        **_numbers_of(environ, problems),
-        problems=tuple(problems),  # last: what stands above adds to it
+        explicit=frozenset(explicit),
+        problems=tuple(notes[True]),
+        warnings=tuple(notes[False]),
+        **found,
     )
 
 
@@ -983,7 +1150,25 @@ def settings_now() -> Settings:
 def user_folders() -> tuple[str, dict[str, str]]:
     """The home folder, and the variables that name folders of other programs' settings."""
     named = {name: os.environ[name] for name in FOLDER_VARIABLES if os.environ.get(name)}
-    return _home_of(os.environ), named
+    return _home(os.environ), named
+
+
+def note(settings: Settings, level: str, text: str) -> None:
+    """A line on standard error, if the level in the settings lets it through.
+
+    `logging` costs several milliseconds to load, so it is loaded with the first line.
+    """
+    if _LOG_LEVELS.index(level.lower()) < _LOG_LEVELS.index(settings.log_level.lower()):
+        return
+    import logging
+
+    logger = logging.getLogger(NAME)
+    logger.propagate, record = False, redacted(one_line(text, 500), settings.key)
+    if not logger.handlers:
+        logger.addHandler(logging.StreamHandler())
+        logger.handlers[0].setFormatter(logging.Formatter(f"{NAME}: %(message)s"))
+    logger.setLevel(settings.log_level)
+    logger.log(logging.getLevelName(level), "%s", record)
 
 
 # ==== 4. Declarations =============================================================================
@@ -1094,7 +1279,6 @@ class Field(NamedTuple):
 
 _ON_A_TERMINAL = {"boolean": "switch", "string": "text", "object": "json", "array": "json"}
 TOOLS: dict[str, Tool] = {}
-LARGEST = 2**63 - 1  # no number may be larger: it is what SQLite can hold
 # Gemini CLI adds the first to every tool; the second is an agreement, which any call may carry.
 IGNORED_ARGUMENTS = frozenset({"wait_for_previous", "confirm"})
 _NOTHING = frozenset({"null", "none", "undefined"})  # what form builders leave in a blank field
@@ -1479,28 +1663,56 @@ def read_arguments(
 
 
 # ==== 5. Files ====================================================================================
-# Owner-only folders and files, the key file, atomic replacement. Nothing else opens a file.
+# Owner-only folders and files, the key at rest, atomic replacement, images. Nothing else opens a
+# file, but for the database, which SQLite opens in chapter 9. Windows has no modes: there a folder
+# of the user's profile is as private as the system makes it.
 # Touches files; relies on chapters 2 and 3.
 
 DATABASE = "perplexity.db"
+_HAS_MODES = os.name != "nt"
+_OURS = tuple(
+    f"{dot}{name}" for name in (DATABASE, STORED_KEY, "computer", "probe-") for dot in ("", ".")
+)
 
 
 def _mode_of(path: Path) -> int:
-    return path.stat().st_mode & 0o777
+    return path.stat().st_mode & 0o7777 if _HAS_MODES else 0
+
+
+def _owned_like(path: Path, model: Path) -> None:
+    """Give a new file or folder the model's owner: root must not take over what is a user's."""
+    if _HAS_MODES and os.geteuid() == 0:
+        info = model.stat()
+        os.chown(path, info.st_uid, info.st_gid, follow_symlinks=False)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are missing."""
+    for part in (*reversed(path.parents), path):
+        if not part.is_dir():
+            part.mkdir(mode=0o700, exist_ok=True)
+            _owned_like(part, part.parent)
 
 
 def data_folder(settings: Settings) -> Path:
-    """The data folder, made or tightened to its owner; OSError where that cannot be."""
+    """The data folder, made or tightened to its owner; OSError where that cannot be.
+
+    Only a folder that holds nothing but this program's files is tightened: the mode of one that
+    others use is not ours to change, and one that others may write into is refused.
+    """
     from pathlib import Path
 
     folder = Path(settings.data_dir)
     if not folder.is_absolute():
         raise OSError("PERPLEXITY_DATA_DIR must be an absolute path")
-    if not folder.is_dir():
-        for part in (*reversed(folder.parents), folder):
-            part.mkdir(mode=0o700, exist_ok=True)
-    if os.name != "nt" and _mode_of(folder) & 0o077:
-        folder.chmod(0o700)
+    make_folder(folder)
+    mode = _mode_of(folder)
+    if mode & 0o077:
+        ours = all(entry.name.startswith((*_OURS, "backup-")) for entry in folder.iterdir())
+        if ours and not mode & 0o1000:
+            folder.chmod(0o700)
+        elif mode & 0o022:
+            raise OSError("others may write into it; name a folder of your own")
     return folder
 
 
@@ -1511,8 +1723,9 @@ def own_file(path: Path) -> None:
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        _owned_like(path, path.parent)
     except FileExistsError:
-        if os.name != "nt" and path.is_file() and _mode_of(path) & 0o077:
+        if path.is_file() and _mode_of(path) & 0o077:
             path.chmod(0o600)
 
 
@@ -1534,7 +1747,7 @@ def _new_file(path: Path) -> Iterator[typing.IO[bytes]]:
 def copy_file(source: Path, target: Path) -> None:
     """Copy a data file to a new owner-only file; FileExistsError where the target exists."""
     with source.open("rb") as reader, _new_file(target) as writer:
-        while block := reader.read(1 << 20):
+        for block in iter(lambda: reader.read(1 << 20), b""):
             writer.write(block)
 
 
@@ -1572,7 +1785,7 @@ def locked_file(path: Path, limit_s: float) -> Iterator[None]:
 def _lock_taken(descriptor: int) -> bool:
     """Take the lock on a file until it is closed; False while somebody else has it."""
     try:
-        if os.name == "nt":
+        if not _HAS_MODES:
             import msvcrt
 
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
@@ -1594,13 +1807,6 @@ def read_text(path: Path, limit_bytes: int, encoding: str | None = None) -> str:
     return raw.decode(encoding) if encoding else text_of_bytes(raw)
 
 
-def _owned_like(path: Path, model: Path) -> None:
-    """Give a new file or folder the model's owner: root must not take over what is a user's."""
-    if os.name != "nt" and os.geteuid() == 0:
-        info = model.stat()
-        os.chown(path, info.st_uid, info.st_gid, follow_symlinks=False)
-
-
 def replace_file(path: Path, text: str | bytes) -> None:
     """Write a file whole or not at all, keeping mode and owner of the one it replaces."""
     import secrets
@@ -1610,30 +1816,19 @@ def replace_file(path: Path, text: str | bytes) -> None:
     with _new_file(beside) as writer:
         writer.write(text.encode("utf-8") if isinstance(text, str) else text)
     try:
-        if os.name != "nt" and target.exists():
-            beside.chmod(_mode_of(target))
-        _owned_like(beside, target if target.exists() else target.parent)
+        there = target.exists()
+        _owned_like(beside, target if there else target.parent)
+        if there and _HAS_MODES:
+            if target.stat().st_uid != beside.stat().st_uid:
+                raise PermissionError("belongs to another user")
+            beside.chmod(_mode_of(target) & 0o777)
         beside.replace(target)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
 
 
-def _key_in_file(name: str, shown: str) -> tuple[str | None, str]:
-    """The key in an owner-only file, or why there is none."""
-    from pathlib import Path
-
-    path = Path(name)
-    try:
-        if not path.is_file():
-            return None, f"{shown} names no regular file"
-        if os.name != "nt" and _mode_of(path) & 0o077:
-            return None, f"{shown} can be read by others (chmod 600 it)"
-        text = read_text(path, 4096)
-    except (OSError, ValueError):
-        return None, f"{shown} cannot be read"
-    key, flaw = read_key(text)
-    return key, f"{shown} {flaw}"
+# ---- The key
 
 
 class FoundKey(NamedTuple):
@@ -1645,21 +1840,39 @@ class FoundKey(NamedTuple):
     todo: str = ""
 
 
+def _key_in(name: str, shown: str) -> tuple[str | None, str]:
+    """The key in an owner-only file, or why there is none."""
+    from pathlib import Path
+
+    path = Path(name)
+    try:
+        if not path.is_file():
+            return None, f"{shown} names no regular file"
+        if _mode_of(path) & 0o077:
+            mend = "chmod 600 it, or mount a secret with mode 0400 (Kubernetes: defaultMode)"
+            return None, f"{shown} can be read by others ({mend})"
+        text = read_text(path, 4096)
+    except (OSError, ValueError):
+        return None, f"{shown} cannot be read"
+    key, flaw = read_key(text)
+    return key, f"{shown} {flaw}"
+
+
 def find_key(settings: Settings) -> FoundKey:
     """The key from its variable, else from its file, else as it was stored by this program."""
     if settings.key:
         return FoundKey(settings.key, KEY_VARIABLE)
     reasons = [settings.key_problem or f"{KEY_VARIABLE} is not set"]
+    reasons += [] if settings.key_file else [f"{KEY_FILE_VARIABLE} is not set"]
     stored = f"{settings.data_dir}/{STORED_KEY}"
-    places = {settings.key_file: f"the file in {KEY_FILE_VARIABLE}", stored: stored}
-    for name, shown in places.items():
+    places = {settings.key_file: KEY_FILE_VARIABLE, stored: stored}
+    for name, place in places.items():
         if name and (name != stored or os.path.lexists(name)):
-            key, problem = _key_in_file(name, shown)
+            shown = stored if name == stored else f"the file in {place}"
+            key, problem = _key_in(name, shown)
             if key:
-                return FoundKey(key, KEY_FILE_VARIABLE if name != stored else stored)
+                return FoundKey(key, place)
             reasons.append(problem)
-    if not settings.key_file:
-        reasons.append(f"{KEY_FILE_VARIABLE} is not set")
     todo = (
         f"Put the key into the env block of this server in the client's configuration as "
         f"{KEY_VARIABLE}, or its file's path as {KEY_FILE_VARIABLE}, and restart the client."
@@ -1697,10 +1910,9 @@ def read_exact(path: Path, limit_bytes: int) -> str | None:
 
 def real_path(path: Path, limit: Path) -> Path:
     """Where a file really is; PermissionError where a link leads out of the folder `limit`."""
-    try:
+    real = path
+    with contextlib.suppress(RuntimeError):  # a link to itself
         real = path.resolve()
-    except RuntimeError:
-        raise PermissionError("is a link to itself") from None
     if real.is_symlink():
         raise PermissionError("is a link to itself")
     if not real.is_relative_to(limit.resolve()):
@@ -1726,14 +1938,6 @@ def is_folder(path: Path) -> bool:
 def paths_like(folder: Path, pattern: str) -> list[Path]:
     """What is below a folder under such a name."""
     return sorted(folder.glob(pattern))
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder and those above it, where they are missing."""
-    for part in (*reversed(path.parents), path):
-        if not part.exists():
-            part.mkdir(mode=0o700)
-            _owned_like(part, part.parent)
 
 
 def try_writing(folder: Path) -> None:
@@ -1846,6 +2050,8 @@ def opened_below(
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
             raise ValueError("is no regular file")
+        if info.st_nlink > 1:  # its other name may be anywhere
+            raise ValueError("is a hard link, which may lead out of the folder; copy it there")
         if info.st_size > limit_bytes:
             raise ValueError(f"is larger than {limit_bytes >> 20} MiB")
         with os.fdopen(descriptor, "rb", closefd=False) as reader:
@@ -1893,7 +2099,7 @@ def new_below(folder: str, name: str) -> Iterator[tuple[Path, typing.IO[bytes]]]
 # verified. The opener holds a single handler, so that what it lacks cannot happen: no redirect, no
 # cookie, no other scheme, no proxy but the one in the settings. No message shows a proxy's address,
 # a redirect's target, a page of a gateway, or anything else with the key in it.
-# Touches outgoing sockets; relies on chapters 1 to 3.
+# Touches outgoing sockets, and at most eight threads that look up names; relies on chapters 1 to 3.
 
 if TYPE_CHECKING:
     import socket
@@ -1905,12 +2111,15 @@ _BLOCK_BYTES = 1 << 18  # at once, so that the time is looked at in between
 
 
 class Outgoing(NamedTuple):
-    """A request to make; everything about it has ended by `deadline`, a time.monotonic()."""
+    """A request to make; everything about it has ended by `deadline`, a time.monotonic().
+
+    From the connection on, an attempt may take `read_timeout_s`, else what the settings say.
+    """
 
     method: str
     path: str = ""
     body: dict[str, Json] | None = None
-    read_timeout_s: float = READ_TIMEOUT_S
+    read_timeout_s: float | None = None
     deadline: float = float("inf")
     # For a request that does not go to the API, and never with its key:
     url: str = ""
@@ -1918,6 +2127,11 @@ class Outgoing(NamedTuple):
     content: bytes | Iterable[bytes] | None = None
     most_bytes: int | None = None  # of its reply, if not MAX_REPLY_BYTES
     look: Callable[[], None] | None = None  # called while a reply is awaited; may end it
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it costs nothing, however often the API gets it."""
+        return self.method == "GET" or self.path.endswith("/cancel")
 
 
 class Reply(NamedTuple):
@@ -1929,23 +2143,10 @@ class Reply(NamedTuple):
     elapsed_ms: int
 
 
-class _Cause(NamedTuple):
-    """Why an attempt failed, what to do about it, and whether another attempt may help."""
-
-    kind: Kind
-    what: str
-    todo: str
-    again: bool = False  # the trouble may pass; whether a repetition is safe is another question
-    sent: bool = False  # the request may have been executed, so a repetition may cost twice
-    status: int | None = None
-    said: str = ""  # Perplexity's own words, cleaned
-    after_s: float | None = None  # the wait that Perplexity asks for
-
-
 class _Failed(Exception):  # noqa: N818 - it ends an attempt and never leaves this chapter
     """One attempt has failed; the retry rule decides what that means for the call."""
 
-    def __init__(self, cause: _Cause) -> None:
+    def __init__(self, cause: Cause) -> None:
         super().__init__()
         self.cause = cause
 
@@ -1963,21 +2164,24 @@ class _Exchange:
         self.host = urlsplit(self.url).hostname or ""
         self.proxy = _proxy_for(settings, self.url)
         self.payload = outgoing.content if outgoing.body is None else _payload(outgoing.body)
-        self.begin()
+        self.read_s = outgoing.read_timeout_s or settings.read_timeout_s
+        self.most_bytes = outgoing.most_bytes or MAX_REPLY_BYTES
 
     def begin(self) -> None:
         """A new attempt, with the time to connect before it."""
         self.began = time.monotonic()
         self.place = f"the proxy in {self.proxy.variable}" if self.proxy else self.host
         self.reached = False  # from then on the request may be executed, and billed
-        self.room = self.outgoing.most_bytes or MAX_REPLY_BYTES
+        self.room = self.most_bytes
+        self.status: int = 0
+        self.request_id: str | None = None
         self.limit(self.settings.connect_timeout_s)
 
     def reach(self) -> None:
         """The connection stands: the last moment at which to stop costs nothing."""
         self.wait(0)
         self.reached = True
-        self.limit(self.outgoing.read_timeout_s)
+        self.limit(self.read_s)
 
     def limit(self, seconds: float) -> None:
         """What comes next, as a whole, may take so long."""
@@ -1988,7 +2192,23 @@ class _Exchange:
         left = self.ends - time.monotonic()
         if left <= 0:
             raise TimeoutError
-        return min(left, self.outgoing.read_timeout_s) if self.reached else left
+        return min(left, self.read_s) if self.reached else left
+
+    def failed(self, cause: Cause) -> _Failed:
+        """The end of this attempt."""
+        return _Failed(cause._replace(request_id=self.request_id))
+
+    def too_large(self) -> _Failed:
+        """The end of an attempt whose reply, or what it unpacks to, is more than is read."""
+        what = f"The reply was larger than the {self.most_bytes / (1 << 20):.3g} MiB that are read"
+        return self.failed(Cause("unexpected_response", what, "ask for less at once", sent=True))
+
+    def log(self, number: int, outcome: object, again: str = "") -> None:
+        """A line about an attempt, with the id by which Perplexity can find it."""
+        took_ms = round(1000 * (time.monotonic() - self.began))
+        known = f"request {self.request_id or 'unknown'}, attempt {number}, {took_ms} ms{again}"
+        asked = f"{self.outgoing.method} {self.outgoing.path}"
+        note(self.settings, "INFO", f"{asked}: {outcome}, {known}")
 
 
 # ---- The way to the API ----
@@ -2003,19 +2223,20 @@ class _Proxy(NamedTuple):
 
 
 def _proxy_for(settings: Settings, url: str = "") -> _Proxy | None:
-    """The proxy that the settings name for an address, if any."""
+    """The proxy that the settings name for an address, if any; this machine's own have none."""
     from urllib.parse import urlsplit
 
     values, api = dict(settings.proxies), urlsplit(url or settings.base_url)
-    name = next((n for n in (f"{api.scheme}_proxy", "all_proxy") if values.get(n)), None)
-    port = api.port or (443 if api.scheme == "https" else 80)
-    spelt = (f".{api.hostname}", f".{api.hostname}:{port}")
+    name = next((n for n in ("https_proxy", "all_proxy") if values.get(n)), None)
+    if name is None or api.scheme == "http":
+        return None
+    spelt = (f".{api.hostname}", f".{api.hostname}:{api.port or 443}")
     for pattern in re.split(r"[,\s]+", values.get("no_proxy", "").lower()):
         # `.example.org` and `*.example.org` are read as `example.org`, as most programs do.
         domain = pattern.lstrip("*.")
         if pattern == "*" or (domain and any(form.endswith(f".{domain}") for form in spelt)):
             return None
-    return read_proxy(name.upper(), values[name]) if name else None
+    return read_proxy(name.upper(), values[name])
 
 
 def read_proxy(variable: str, value: str) -> _Proxy:
@@ -2060,12 +2281,44 @@ def _trusted() -> ssl.SSLContext:
     return context
 
 
+@functools.cache
+def _lookups() -> threading.Semaphore:
+    """How many names may be looked up at once: one that hangs holds its thread."""
+    return threading.Semaphore(8)
+
+
+def _resolved(exchange: _Exchange, address: tuple[str, int]) -> list[Any]:
+    """What a name stands for; asked in a thread, since the system may take minutes to answer."""
+    import socket
+
+    found: list[Any] = []
+    over = threading.Event()
+
+    def look_up() -> None:
+        try:
+            found.append(socket.getaddrinfo(*address, type=socket.SOCK_STREAM))
+        except (OSError, ValueError) as error:
+            found.append(error)
+        finally:
+            _lookups().release()
+            over.set()
+
+    if not _lookups().acquire(timeout=exchange.left_s()):
+        raise TimeoutError
+    threading.Thread(target=look_up, name="name lookup", daemon=True).start()
+    if not over.wait(exchange.left_s()):
+        raise TimeoutError
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return list(found[0])
+
+
 def _dialled(exchange: _Exchange, address: tuple[str, int], *_: Any) -> socket.socket:
     """A connection to the first address that answers; a dead one leaves time for the others."""
     import socket
 
     problem = OSError()
-    found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    found = _resolved(exchange, address)
     for number, (family, kind, protocol, _name, place) in enumerate(found, 1):
         left_s, others, sock = exchange.left_s(), len(found) - number, None
         try:
@@ -2097,23 +2350,36 @@ def _received(exchange: _Exchange, sock: Any, buffer: Any) -> Any:
     return sock.recv_into(buffer)
 
 
-def _bounded(exchange: _Exchange, sock: Any, **named: Any) -> Any:
-    """A reply whose reader ends in time though the server drips, and in size whatever it claims.
-
-    http.client believes every length, and takes a chunk of -1 bytes for all there is.
-    """
+@functools.cache
+def _response_class() -> Callable[..., Any]:
+    """http.client's response, within the limits of its exchange."""
     from http import client
 
-    def readinto(buffer: Any) -> int:
-        count: int = _received(exchange, sock, buffer)
-        exchange.room -= count
-        if exchange.room < 0:
-            raise _Failed(_too_large(exchange.outgoing.most_bytes or MAX_REPLY_BYTES))
-        return count
+    vars(client)["_MAXHEADERS"] = 10_000  # many headers are no fault; all their bytes are counted
 
-    response = client.HTTPResponse(sock, **named)
-    typing.cast("Any", response.fp).raw.readinto = readinto
-    return response
+    class Response(client.HTTPResponse):
+        """A reply whose reader ends in time though the server drips, and in size whatever it
+        claims: http.client believes every length, and takes a chunk of -1 bytes for all there is.
+        """
+
+        def __init__(self, exchange: _Exchange, sock: Any, **named: Any) -> None:
+            super().__init__(sock, **named)
+
+            def readinto(buffer: Any) -> int:
+                count: int = _received(exchange, sock, buffer)
+                exchange.room -= count
+                if exchange.room < 0:
+                    raise exchange.too_large()
+                return count
+
+            typing.cast("Any", self.fp).raw.readinto = readinto
+
+        def _read_status(self) -> tuple[str, int, str]:
+            """The status; one that only announces another (1xx) is passed over, as 100 is."""
+            version, status, reason = typing.cast("Any", super())._read_status()
+            return version, client.CONTINUE if 100 <= status < 200 else status, reason
+
+    return Response
 
 
 @functools.cache
@@ -2129,7 +2395,7 @@ def _connection_class() -> Callable[..., Any]:
             super().__init__(host)
             self.exchange, self.tls = timeout, tls
             vars(self)["_create_connection"] = functools.partial(_dialled, timeout)
-            vars(self)["response_class"] = functools.partial(_bounded, timeout)
+            vars(self)["response_class"] = functools.partial(_response_class(), timeout)
 
         def connect(self) -> None:
             super().connect()  # through the tunnel, where there is one
@@ -2176,40 +2442,7 @@ def _opener() -> Any:
     return opener
 
 
-# ---- What went wrong, in words ----
-
-_RETRY = "try again later"
-_UNSURE = "it may have been accepted and billed, so check perplexity_usage before repeating it"
-_MEND_KEY = (
-    f"check {KEY_VARIABLE}, or the file in {KEY_FILE_VARIABLE}, against the keys in Perplexity's "
-    "API console (keys of other vendors do not work)"
-)
-_MEND_CREDIT = "check the account's credit and billing in Perplexity's API console"
-_MEND_NETWORK = "check PERPLEXITY_BASE_URL, and this network for a gateway or sign-in page"
-_MEND_RIGHTS = "check what the key, its organisation and its plan may use"
-# What a status means and what to do, by the status, else by its first digit, else 0. The category
-# follows the status alone: upstream wordings change.
-_STATUSES: dict[int, tuple[Kind, str, str]] = {
-    400: ("invalid_request", "Perplexity refused the request", "change the arguments"),
-    401: ("authentication", "Perplexity rejected the API key", _MEND_KEY),
-    402: ("unexpected_response", "Perplexity wants this request to be paid for", _MEND_CREDIT),
-    403: ("forbidden", "Perplexity does not allow this request", _MEND_RIGHTS),
-    404: ("not_found", "Perplexity does not know what was asked for", "check the id or name"),
-    413: ("unexpected_response", "Perplexity found the request too large", "send less at once"),
-    422: ("invalid_request", "Perplexity refused the request", "change the arguments"),
-    429: ("rate_limited", "Perplexity is limiting how often this account may ask", _RETRY),
-    3: ("unexpected_response", "The API address redirects, which is not followed", _MEND_NETWORK),
-    4: ("unexpected_response", "Perplexity did not take the request", "change the arguments"),
-    5: ("upstream_failure", "Perplexity failed to answer", _RETRY),
-    0: ("unexpected_response", "Perplexity answered in an unexpected way", _MEND_NETWORK),
-}
-# Nobody has seen which status an empty account gets, so the words may change the advice.
-_CREDIT = re.compile(r"\b(credits?|balance|quota|billing)\b", re.IGNORECASE)
-
-
-def _too_large(most_bytes: int) -> _Cause:
-    what = f"The reply was larger than the {most_bytes >> 20} MiB that are read"
-    return _Cause("unexpected_response", what, "ask for less at once", sent=True)
+# ---- What went wrong ----
 
 
 @contextlib.contextmanager
@@ -2224,10 +2457,10 @@ def _put_in_words(exchange: _Exchange) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - of dozens of kinds, and some quote what they got
         inner = error.reason if isinstance(error, URLError) else error
         explain = _reply_cause if exchange.reached else _connect_cause
-        raise _Failed(explain(exchange, inner)) from None
+        raise exchange.failed(explain(exchange, inner)) from None
 
 
-def _connect_cause(exchange: _Exchange, error: Any) -> _Cause:
+def _connect_cause(exchange: _Exchange, error: Any) -> Cause:
     """Why there is no connection: nothing has been sent, so another attempt is safe."""
     import socket
     import ssl
@@ -2256,10 +2489,10 @@ def _connect_cause(exchange: _Exchange, error: Any) -> _Cause:
             again = refusal[1] >= "500"
     elif not exchange.outgoing.url and exchange.settings.base_url != DEFAULT_BASE_URL:
         todo = "check PERPLEXITY_BASE_URL and whether the server there runs"
-    return _Cause("network_timeout", what, todo, again)
+    return Cause("network_timeout", what, todo, again)
 
 
-def _certificate_cause(host: str, error: ssl.SSLCertVerificationError) -> _Cause:
+def _certificate_cause(host: str, error: ssl.SSLCertVerificationError) -> Cause:
     """Why the certificate was refused; another attempt would not change that."""
     import ssl
 
@@ -2270,99 +2503,26 @@ def _certificate_cause(host: str, error: ssl.SSLCertVerificationError) -> _Cause
         found = ssl.get_default_verify_paths().cafile
         empty = "holds no certificate" if found else "does not exist, if that variable is set"
         what += f", and the file in SSL_CERT_FILE {empty}"
-    todo = (
-        "if a proxy inspects this network's traffic, name its certificate file in SSL_CERT_FILE; "
-        'for Python from python.org on a Mac, run its "Install Certificates.command"'
-    )
-    return _Cause("network_timeout", what, todo)
+    todo = 'for Python from python.org on a Mac, run its "Install Certificates.command"'
+    if sys.platform == "win32":
+        todo = f"open https://{host} in Edge once, so that Windows fetches what it lacks"
+    inspects = "if a proxy inspects this network's traffic, name its certificate file in"
+    todo = f"{inspects} SSL_CERT_FILE; {todo}"
+    return Cause("network_timeout", what, todo)
 
 
-def _reply_cause(exchange: _Exchange, error: Any) -> _Cause:
+def _reply_cause(exchange: _Exchange, error: Any) -> Cause:
     """Why there is no whole reply; the request itself may have arrived."""
     from http.client import IncompleteRead
 
     if not isinstance(error, (OSError, IncompleteRead)):
         what = "The reply was not valid HTTP"
-        return _Cause("unexpected_response", what, _MEND_NETWORK, sent=True)
+        return Cause("unexpected_response", what, MEND_NETWORK, sent=True)
     what = "The connection was lost before Perplexity's reply was complete"
     if isinstance(error, TimeoutError):
         took_s = time.monotonic() - exchange.began
         what = f"Perplexity sent no complete reply within {took_s:.1f} s"
-    return _Cause("network_timeout", what, _RETRY, again=True, sent=True)
-
-
-def message_in(value: Json) -> str:
-    """The message in an error body, wherever its form keeps it; empty where it has none.
-
-    There are at least seven forms: objects within `error`, lists of fields in `detail`, bare texts.
-    """
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "; ".join(filter(None, map(message_in, value[:5])))
-    if not isinstance(value, dict):
-        return ""
-    names = ("error", "message", "detail", "msg", "code", "type")
-    texts = (message_in(value.get(name)) for name in names)
-    found = next((text for text in texts if text and not text.isdigit()), "")
-    where, field = value.get("loc"), value.get("param")
-    if isinstance(where, list) and where:
-        field = where[-1]
-    named = found and isinstance(field, (str, int)) and str(field) not in found
-    return f"{field}: {found}" if named else found
-
-
-def upstream_message(body: Json, key: str | None) -> str:
-    """The readable part of an error body as one short, clean line; empty where there is none."""
-    # Scrubbing comes first, because it also bounds the depth.
-    return error_text(message_in(scrubbed(body, key)), key).replace('"', "'")
-
-
-def _status_cause(status: int, raw: bytes, key: str, after: str | None) -> _Cause:
-    """What a status other than success means."""
-    kind, what, todo = _STATUSES.get(status) or _STATUSES.get(status // 100) or _STATUSES[0]
-    said = ""
-    with contextlib.suppress(ValueError):  # a gateway's page, which helps nobody
-        said = upstream_message(read_json(raw), key) if status >= 400 else ""
-    if status in {401, 403} and _CREDIT.search(said):
-        what, todo = "Perplexity refused the request for lack of credit", _MEND_CREDIT
-    elif status == 429 and _CREDIT.search(said):
-        todo = f"{todo}, or {_MEND_CREDIT}"
-    again, sent = status == 429 or 500 <= status < 600, not 400 <= status < 500
-    return _Cause(kind, what, todo, again, sent, status, said, read_retry_after(after))
-
-
-def read_retry_after(text: str | None) -> float | None:
-    """The seconds a Retry-After header asks for; None for none, a past date and nonsense."""
-    from email.utils import parsedate_to_datetime
-
-    value = (text or "").strip()
-    if re.fullmatch(r"[0-9]+(\.[0-9]*)?", value):
-        return min(float(value), 1e9)
-    try:
-        left_s = parsedate_to_datetime(value).timestamp() - time.time()
-    except (TypeError, ValueError, IndexError, OverflowError):
-        return None
-    return left_s if left_s >= 0 else None
-
-
-def _tool_error(exchange: _Exchange, cause: _Cause, attempts: int = 1) -> ToolError:
-    """The failure as one sentence: what happened, what to do next."""
-    facts = (f"HTTP {cause.status}" * bool(cause.status), f"{attempts} attempts" * (attempts > 1))
-    shown = f" ({', '.join(filter(None, facts))})" if any(facts) else ""
-    said = f', saying "{cause.said}"' if cause.said else ""
-    todo, after_s = cause.todo, cause.after_s
-    # Without a word from Perplexity: twice what the next wait would have been.
-    if cause.kind == "rate_limited" and after_s is None:
-        after_s = min(2.0**attempts, MAX_RETRY_WAIT_S)
-    if after_s is not None:
-        todo = todo.replace(_RETRY, f"wait {int(-(-after_s // 1))} s, then try again")
-    if cause.sent and exchange.outgoing.method != "GET" and not exchange.outgoing.url:
-        todo = _UNSURE if cause.again else f"{todo}; {_UNSURE}"
-    if cause.sent and exchange.outgoing.url:  # only its caller knows whether it may be repeated
-        return ToolError(cause.kind, f"{cause.what}{shown}.", status=cause.status, sent=True)
-    sentence = f"{cause.what}{shown}{said}; {todo}."
-    return ToolError(cause.kind, sentence, status=cause.status, sent=cause.sent)
+    return Cause("network_timeout", what, RETRY, again=True, sent=True)
 
 
 # ---- Requests ----
@@ -2397,7 +2557,8 @@ def opened(settings: Settings, outgoing: Outgoing) -> Iterator[Any]:
         cause = failed.cause
     else:
         return
-    raise _tool_error(exchange, cause)
+    # What has been sent, only the caller knows whether to repeat.
+    raise cause_error(cause._replace(todo="" if cause.sent else cause.todo), 1, is_free=True)
 
 
 def _payload(body: dict[str, Json]) -> bytes:
@@ -2415,22 +2576,28 @@ def _payload(body: dict[str, Json]) -> bytes:
 
 
 def _repeated(exchange: _Exchange, *, streaming: bool = False) -> Any:
-    """The first attempt that succeeds; what may have been executed is repeated for GET only."""
+    """The first attempt that succeeds; what may have been executed is repeated only if free."""
     number = 1
     while True:
+        exchange.begin()
         try:
-            return _attempted(exchange, streaming=streaming)
+            reply = _attempted(exchange, streaming=streaming)
         except _Failed as failed:
             cause = failed.cause
+        else:
+            exchange.log(number, exchange.status)
+            return reply
         # Out here, so that neither a traceback nor Cancelled drags the failed attempt along.
         pause_s = _pause_s(exchange, cause, number)
+        again = "" if pause_s is None else f", again in {pause_s:.1f} s"
+        exchange.log(number, cause.status or cause.what, again)
         if pause_s is None:
-            raise _tool_error(exchange, cause, number)
+            raise cause_error(cause, number, is_free=exchange.outgoing.is_free)
         exchange.wait(pause_s)
         number += 1
 
 
-def _pause_s(exchange: _Exchange, cause: _Cause, number: int) -> float | None:
+def _pause_s(exchange: _Exchange, cause: Cause, number: int) -> float | None:
     """How long to wait for the next attempt; None where there is to be none.
 
     A wait that is over the limit, or would end after the deadline, is not begun: the caller hears
@@ -2439,7 +2606,7 @@ def _pause_s(exchange: _Exchange, cause: _Cause, number: int) -> float | None:
     import random
 
     settings, outgoing = exchange.settings, exchange.outgoing
-    safe, longest_s = outgoing.method == "GET" or not cause.sent, settings.max_retry_wait_s
+    safe, longest_s = outgoing.is_free or not cause.sent, settings.max_retry_wait_s
     hopeless = number >= settings.max_attempts or (cause.after_s or 0) > longest_s
     if hopeless or not (cause.again and safe):
         return None
@@ -2475,8 +2642,9 @@ def _opened(exchange: _Exchange, accept: str) -> Any:
     return _opener().open(made, timeout=exchange)
 
 
-def _whole_reply(response: Any) -> bytes:
-    """The body, complete or not at all."""
+def _whole_reply(exchange: _Exchange, response: Any) -> bytes:
+    """The body, complete or not at all, unpacked where a gateway has packed it unasked."""
+    import zlib
     from http.client import IncompleteRead
 
     # In blocks: http.client would set aside as much memory as the reply claims to need.
@@ -2484,39 +2652,57 @@ def _whole_reply(response: Any) -> bytes:
     # Given a size, it lets a body pass that is shorter than its Content-Length.
     if response.length:
         raise IncompleteRead(b"")
+    if (response.headers["Content-Encoding"] or "").lower() in {"gzip", "x-gzip", "deflate"}:
+        # gzip and zlib say what they are; what is left is deflate without a head.
+        unpacker = zlib.decompressobj(47 if raw[:1] in {b"\x1f", b"\x78"} else -15)
+        raw = unpacker.decompress(raw, exchange.most_bytes + 1)
+        if len(raw) > exchange.most_bytes:
+            raise exchange.too_large()
+        if not unpacker.eof:
+            raise IncompleteRead(b"")
     return raw
 
 
 def _attempted(exchange: _Exchange, *, streaming: bool) -> Any:
     """One attempt: a Reply, or the open response where a stream is wanted and has come."""
-    exchange.begin()
+    import io
+
     with _put_in_words(exchange):
         response = _opened(exchange, "text/event-stream" if streaming else "application/json")
     status, headers, raw = response.status, response.headers, b""
+    request_id = redacted(headers["x-request-id"] or "", exchange.key)
+    known = re.fullmatch(r"[A-Za-z0-9._-]{1,100}", request_id)
+    exchange.status, exchange.request_id = status, request_id if known else None
     well = 200 <= status < 300
-    if streaming and well and "event-stream" in (headers["Content-Type"] or "").lower():
+    streams = streaming and well and "event-stream" in (headers["Content-Type"] or "").lower()
+    if streams:
         exchange.limit(MAX_WAIT_S)  # it lasts as long as the run; only its silence is short
-        return response
+        exchange.room += exchange.most_bytes  # it says most things twice
+        if not headers["Content-Encoding"]:
+            return response
     # Where the status is an error it says enough, even if the body is cut.
     kept = contextlib.nullcontext() if well else contextlib.suppress(_Failed)
     with contextlib.closing(response), kept, _put_in_words(exchange):
-        raw = _whole_reply(response)
-    if not well:
-        raise _Failed(_status_cause(status, raw, exchange.key, headers["Retry-After"]))
-    body, request_id = _body_of(status, raw, exchange.key), headers["x-request-id"] or ""
+        raw = _whole_reply(exchange, response)
+    if streams:
+        return io.BytesIO(raw)
+    body = _body_of(exchange, raw) if well else None
+    # A failed run is a snapshot with a status of its own; any other error is the request's.
+    if not well or (isinstance(body, dict) and body.get("error") and "status" not in body):
+        raise exchange.failed(status_cause(status, raw, exchange.key, headers["Retry-After"]))
     elapsed_ms = round(1000 * (time.monotonic() - exchange.began))
-    known = request_id if re.fullmatch(r"[A-Za-z0-9._-]{1,100}", request_id) else None
-    return Reply(status, body, known, elapsed_ms)
+    return Reply(status, body, exchange.request_id, elapsed_ms)
 
 
-def _body_of(status: int, raw: bytes, key: str) -> Json:
+def _body_of(exchange: _Exchange, raw: bytes) -> Json:
     """The JSON of a successful reply, without the key."""
     try:
-        return scrubbed(read_json(raw), key)
+        return scrubbed(read_json(raw), exchange.key)
     except ValueError:
         what = "a web page" if raw.lstrip()[:1] == b"<" else "something that is not JSON"
     what = f"Perplexity, or a gateway before it, answered with {what if raw.strip() else 'nothing'}"
-    raise _Failed(_Cause("unexpected_response", what, _MEND_NETWORK, sent=True, status=status))
+    cause = Cause("unexpected_response", what, MEND_NETWORK, sent=True, status=exchange.status)
+    raise exchange.failed(cause)
 
 
 # ---- Event streams ----
@@ -2542,48 +2728,16 @@ def stream(
         yield {"type": "response.completed", "response": response.body}
         return
     what = "Perplexity's stream ended before the answer was complete"
-    cause = _Cause("unexpected_response", what, _RETRY, again=True, sent=True)
+    cause = Cause("unexpected_response", what, RETRY, again=True, sent=True)
     try:
         with contextlib.closing(response), _put_in_words(exchange):
-            for event in read_events(iter(response.readline, b"")):
+            for event in read_events(iter(functools.partial(response.readline, 1 << 23), b"")):
                 yield scrubbed(event, key)
                 if event["type"] in LAST_EVENTS:
                     return
     except _Failed as failed:
         cause = failed.cause
-    raise _tool_error(exchange, cause)
-
-
-def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Json]]:
-    """Server-sent events as objects with a type; only whole lines are decoded."""
-    name, data = b"", list[bytes]()
-    for line in (line for ended in lines for line in ended.splitlines()):
-        field, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if field == b"data":
-            data.append(value)
-        elif field == b"event":
-            name = value
-        elif not line:
-            yield from _event(name, b"\n".join(data))
-            name, data = b"", []
-        if data == [b"[DONE]"]:
-            return
-    yield from _event(name, b"\n".join(data))  # a stream may end without the blank line
-
-
-def _event(name: bytes, data: bytes) -> Iterator[dict[str, Json]]:
-    """The event, if there is one: what is no object is skipped, unless it reports an error."""
-    kind = name.decode("utf-8", "replace") or "message"
-    try:
-        event = read_json(data)
-    except ValueError:
-        event = data.decode("utf-8", "replace").strip()
-    if kind == "error" and isinstance(event, str):
-        event = {"error": {"message": event}}
-    if isinstance(event, dict):
-        named = event.get("type")
-        yield {**event, "type": named if isinstance(named, str) and named else kind}
+    raise cause_error(cause._replace(request_id=exchange.request_id), 1, is_free=False)
 
 
 # ==== 7. Money ====================================================================================
@@ -2623,38 +2777,13 @@ class Spend(NamedTuple):
     cost_source: CostSource
 
 
-def object_in(body: Json, name: str) -> dict[str, Json]:
-    """The object under a name; empty where there is none."""
-    found = body.get(name) if isinstance(body, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def list_in(body: Json, name: str) -> list[Json]:
-    """The list under a name; empty where there is none."""
-    found = body.get(name) if isinstance(body, dict) else None
-    return found if isinstance(found, list) else []
-
-
-def text_in(body: Json, name: str) -> str | None:
-    """The text under a name, if it is text that is not blank."""
-    found = body.get(name) if isinstance(body, dict) else None
-    return found if isinstance(found, str) and found.strip() else None
-
-
-def count_of(value: Json) -> int | None:
-    """A count that SQLite can hold, or None."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if 0 <= value <= LARGEST else None
-
-
 def nano_of(value: Json) -> int | None:
-    """A JSON number of dollars as nano-dollars; None for anything else, negatives included."""
+    """A JSON number of dollars as nano-dollars; None for what is none, or no ledger could hold."""
     from decimal import Decimal
 
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    if not 0 <= value <= LARGEST // NANO:
+    if not 0 <= value <= LARGEST_NANO // NANO:
         return None
     return int((Decimal(str(value)) * NANO).to_integral_value())
 
@@ -2669,13 +2798,7 @@ def usd_text(nano: int | None) -> str | None:
 
 def spend_of(usage: Usage) -> Spend:
     """The part of a usage that a result shows."""
-    return Spend(
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.total_tokens,
-        usd_text(usage.cost_nano),
-        usage.cost_source,
-    )
+    return Spend(*usage[:3], usd_text(usage.cost_nano), usage.cost_source)
 
 
 def spend_text(spend: Spend, project: str | None, *facts: str) -> str:
@@ -2688,35 +2811,30 @@ def spend_text(spend: Spend, project: str | None, *facts: str) -> str:
     return f"Usage: {', '.join([tokens, cost, *facts, *where])}."
 
 
-def _reported_cost(usage: Json) -> int | None:
-    """The reply's own total, if it is one number of dollars."""
-    cost = object_in(usage, "cost")
-    currency = cost.get("currency", "USD")
-    return nano_of(cost.get("total_cost")) if currency == "USD" else None
-
-
-def _tool_calls_json(usage: Json) -> str | None:
-    """Calls and cost of the tools a run used, by their billing names."""
-    details = object_in(usage, "tool_calls_details")
-    calls = {
-        name: {
-            "invocations": count_of(object_in(details, name).get("invocation")),
-            "cost_nano": nano_of(object_in(details, name).get("cost_usd")),
-        }
-        for name in details
-    }
-    return _kept_json(calls)
-
-
 def _kept_json(value: dict[str, Json]) -> str | None:
     """JSON for the record; None where there is nothing, or far too much."""
     text = json_text(jsonable(value)) if value else ""
     return text if 0 < len(text) <= MAX_FIELD_CHARS else None
 
 
+def _billed(usage: Json) -> dict[str, Any]:
+    """The reply's own total, if it is one number of dollars, as fields of a usage."""
+    cost = object_in(usage, "cost")
+    nano = nano_of(cost.get("total_cost")) if cost.get("currency") == "USD" else None
+    source = "none" if nano is None else "reported"
+    return {"cost_nano": nano, "cost_source": source, "usage_json": _kept_json(usage)}
+
+
+def _computed(units: int | None, price_nano: int | None) -> dict[str, Any]:
+    """Units at a documented price, as fields of a usage; unknown where either is."""
+    nano = None if units is None or price_nano is None else count_of(units * price_nano)
+    known = {"cost_nano": nano, "cost_source": "computed", "price_table": PRICES_AS_OF}
+    return {} if nano is None else known
+
+
 def unbilled() -> Usage:
     """A request that was refused or never arrived: documented as not billed, so known to be 0."""
-    return Usage(cost_nano=0, cost_source="computed", price_table=PRICES_AS_OF)
+    return Usage(**_computed(0, 0))
 
 
 def agent_usage(body: Json) -> Usage:
@@ -2724,74 +2842,65 @@ def agent_usage(body: Json) -> Usage:
     usage = object_in(body, "usage")
     if not usage:
         return Usage()
-    details = object_in(usage, "input_tokens_details")
-    cost, nano = object_in(usage, "cost"), _reported_cost(usage)
-    return Usage(
-        input_tokens=count_of(usage.get("input_tokens")),
-        output_tokens=count_of(usage.get("output_tokens")),
-        total_tokens=count_of(usage.get("total_tokens")),
-        cached_tokens=count_of(details.get("cached_tokens")),
-        cache_creation_tokens=count_of(details.get("cache_creation_input_tokens")),
-        cache_read_tokens=count_of(details.get("cache_read_input_tokens")),
-        reasoning_tokens=count_of(
-            object_in(usage, "output_tokens_details").get("reasoning_tokens")
-        ),
-        cost_nano=nano,
-        cost_source="none" if nano is None else "reported",
-        input_cost_nano=nano_of(cost.get("input_cost")),
-        output_cost_nano=nano_of(cost.get("output_cost")),
-        cache_read_cost_nano=nano_of(cost.get("cache_read_cost")),
-        cache_creation_cost_nano=nano_of(cost.get("cache_creation_cost")),
-        tool_calls_cost_nano=nano_of(cost.get("tool_calls_cost")),
-        tool_calls_json=_tool_calls_json(usage),
-        usage_json=_kept_json(usage),
-    )
+    put, out = object_in(usage, "input_tokens_details"), object_in(usage, "output_tokens_details")
+    counts = {
+        **{name: usage.get(name) for name in ("input_tokens", "output_tokens", "total_tokens")},
+        "cached_tokens": put.get("cached_tokens"),
+        "cache_creation_tokens": put.get("cache_creation_input_tokens"),
+        "cache_read_tokens": put.get("cache_read_input_tokens"),
+        "reasoning_tokens": out.get("reasoning_tokens"),
+    }
+    cost, details = object_in(usage, "cost"), object_in(usage, "tool_calls_details")
+    parts = [
+        "input_cost",
+        "output_cost",
+        "cache_read_cost",
+        "cache_creation_cost",
+        "tool_calls_cost",
+    ]
+    calls = {  # by their billing names
+        name: {
+            "invocations": count_of(object_in(details, name).get("invocation")),
+            "cost_nano": nano_of(object_in(details, name).get("cost_usd")),
+        }
+        for name in details
+    }
+    fields: dict[str, Any] = {name: count_of(count) for name, count in counts.items()}
+    fields.update((f"{part}_nano", nano_of(cost.get(part))) for part in parts)
+    return Usage(tool_calls_json=_kept_json(calls), **fields, **_billed(usage))
 
 
 def search_usage(search_type: str) -> Usage:
     """Usage of a search: the reply reports none, one request is one billing unit."""
-    nano = SEARCH_PRICES.get(search_type)
-    if nano is None:
-        return Usage()
-    return Usage(cost_nano=nano, cost_source="computed", price_table=PRICES_AS_OF)
-
-
-def _priced(tokens: int | None, price: int | None) -> int | None:
-    """Tokens at a price; None where either is unknown."""
-    return None if tokens is None or price is None else count_of(tokens * price)
+    return Usage(**_computed(1, SEARCH_PRICES.get(search_type)))
 
 
 def decisions_usage(body: Json, model: str) -> Usage:
     """Usage of a decision: priced per input token; an unknown model has an unknown cost."""
     usage = object_in(body, "usage")
     tokens, output = count_of(usage.get("input_tokens")), count_of(usage.get("output_tokens"))
-    nano = _priced(tokens, DECIDER_PRICES.get(model))
+    computed = _computed(tokens, DECIDER_PRICES.get(model))
     return Usage(
         input_tokens=tokens,
         output_tokens=output,
         total_tokens=None if tokens is None else count_of(tokens + (output or 0)),
-        cost_nano=nano,
-        cost_source="none" if nano is None else "computed",
-        input_cost_nano=nano,
-        price_table=None if nano is None else PRICES_AS_OF,
+        input_cost_nano=computed.get("cost_nano"),
         usage_json=_kept_json(usage),
+        **computed,
     )
 
 
 def embeddings_usage(body: Json, model: str) -> Usage:
     """Usage of an embedding: as reported, else computed from the documented price."""
     usage = object_in(body, "usage")
-    tokens, reported = count_of(usage.get("prompt_tokens")), _reported_cost(usage)
-    computed = _priced(tokens, EMBED_PRICES.get(model)) if reported is None else None
-    source: CostSource = "none" if computed is None else "computed"
+    tokens, billed = count_of(usage.get("prompt_tokens")), _billed(usage)
+    if billed["cost_nano"] is None:
+        billed.update(_computed(tokens, EMBED_PRICES.get(model)))
     return Usage(
         input_tokens=tokens,
         total_tokens=count_of(usage.get("total_tokens")),
-        cost_nano=computed if reported is None else reported,
-        cost_source=source if reported is None else "reported",
         input_cost_nano=nano_of(object_in(usage, "cost").get("input_cost")),
-        price_table=None if computed is None else PRICES_AS_OF,
-        usage_json=_kept_json(usage),
+        **billed,
     )
 
 
@@ -10383,7 +10492,7 @@ def _tool_result(version: str, outcome: Outcome) -> dict[str, Json]:
     if outcome.kind:
         result["_meta"] = {"category": outcome.kind}
     # A client drops the whole frame over half a surrogate pair, and then waits for it.
-    return _result(version, scrubbed(result, None))
+    return _result(version, scrubbed(result, None, without_surrogates))
 
 
 def _listed(declared: Tool, version: str, longest_s: float = MAX_WAIT_S) -> dict[str, Json]:
@@ -14667,7 +14776,7 @@ def _check_settings(settings: Settings) -> Finding:
         )
         hint = f"; did you mean PERPLEXITY_{meant.upper()}?" if meant else ""
         flaws.append(f"{one_line(name, 60)} is not read by this program{hint}")
-    ok = not settings.problems and not settings.unknown
+    ok = not flaws
     return Finding("settings", ok, "all usable" if ok else f"{len(flaws)} to mend", " ".join(flaws))
 
 
@@ -14837,7 +14946,8 @@ def run_help(words: Sequence[str], scene: Context) -> int | str:
     if len(words) == 1 and name in COMMANDS:
         return command_page(name)
     if name == "settings":
-        table = [("variable", "default", "meaning"), *VARIABLES]
+        table = [("variable", "default", "meaning")]
+        table += [(one.name, one.default, one.meaning) for one in VARIABLES]
         return "\n".join(aligned(table, screen.width, wrap=True)) + "\n"
     known = [*COMMANDS, *TOPICS]
     if len(words) == 1 and name not in {*TOPICS, "index", "tool", "topic"}:

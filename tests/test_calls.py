@@ -110,11 +110,19 @@ class PaidOnce(unittest.TestCase):
             self.assertEqual(owner.ok("projects", action="list")["projects"], [])
 
     def test_an_unusable_setting_stops_the_request_and_says_which(self) -> None:
-        with desk(PERPLEXITY_READ_TIMEOUT="soon") as owner:
+        with desk(PERPLEXITY_BUDGET_DAILY_USD="soon") as owner:
             text = owner.refused("ask", query="q")
             self.assertEqual(owner.fake.requests, [])
             owner.ok("help")
-        self.assertIn("PERPLEXITY_READ_TIMEOUT", text)
+        self.assertIn("PERPLEXITY_BUDGET_DAILY_USD", text)
+
+    def test_an_unusable_setting_of_little_weight_stops_nothing(self) -> None:
+        variables = ("READ_TIMEOUT", "LOG_LEVEL", "VECTOR_CACHE_MB", "OBSERVE", "WAIT_SECONDS")
+        odd = {f"PERPLEXITY_{name}": "odd" for name in variables}
+        with desk(**odd, PERPLEXITY_MAX_ATTEMPTS="11") as owner:
+            owner.ok("search", query="q")
+            self.assertEqual(owner.settings.max_attempts, 10)
+            self.assertEqual(len(owner.settings.warnings), 6)
 
 
 class Cancelling(unittest.TestCase):

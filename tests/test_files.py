@@ -226,7 +226,7 @@ class FindingTheKey(Scratch):
         for mode in (0o644, 0o640, 0o604, 0o620, 0o602, 0o610, 0o777):
             found = self.found(self.file(KEY.encode(), mode))
             self.assertIsNone(found.key, oct(mode))
-            self.assertIn("can be read by others (chmod 600 it)", found.problem)
+            self.assertIn("can be read by others (chmod 600 it, or mount", found.problem)
         for mode in (0o600, 0o400, 0o700):
             self.assertEqual(self.found(self.file(KEY.encode(), mode)).key, KEY, oct(mode))
 

@@ -17,21 +17,21 @@ HOME_NAME = "USERPROFILE" if os.name == "nt" else "HOME"
 KEY = "pplx-" + "aB3" * 16
 SECRET = "hunter2secret"
 
-# Variable, field, texts that are good with the value read, texts that are not.
-NUMBERS: list[tuple[str, str, dict[str, float], list[str]]] = [
-    ("PERPLEXITY_CONNECT_TIMEOUT", "connect_timeout_s", {"0.1": 0.1, "300": 300.0}, ["0", "301"]),
-    ("PERPLEXITY_READ_TIMEOUT", "read_timeout_s", {"3600": 3600.0, " 5.5 ": 5.5}, ["0", "3601"]),
-    ("PERPLEXITY_AGENT_READ_TIMEOUT", "agent_read_timeout_s", {"1e2": 100.0}, ["0", "-1", "1e9"]),
-    ("PERPLEXITY_MAX_ATTEMPTS", "max_attempts", {"1": 1, "10": 10, "3.0": 3}, ["0", "11", "2.5"]),
-    ("PERPLEXITY_MAX_RETRY_WAIT", "max_retry_wait_s", {"0": 0.0, "300": 300.0}, ["-0.1", "301"]),
-    ("PERPLEXITY_CATALOG_TTL", "catalog_ttl_s", {"0": 0.0, "60": 60.0}, ["-1", "31536001"]),
-    ("PERPLEXITY_CATALOG_MAX_STALE", "catalog_max_stale_s", {"0": 0.0}, ["-1", "31536001"]),
-    ("PERPLEXITY_DB_BUSY_TIMEOUT", "busy_timeout_s", {"0": 0.0, "300": 300.0}, ["-1", "301"]),
-    ("PERPLEXITY_WAIT_SECONDS", "wait_s", {"0.1": 0.1, "1800": 1800.0}, ["0", "1801"]),
-    ("PERPLEXITY_MAX_RESULT_CHARS", "max_result_chars", {"4000": 4000}, ["3999", "1000001"]),
-    ("PERPLEXITY_VECTOR_CACHE_MB", "vector_cache_mb", {"0": 0, "65536": 65536}, ["-1", "65537"]),
+# Variable, field, texts that are good with the value read, texts that are not with the value used.
+NUMBERS: list[tuple[str, str, dict[str, float], dict[str, float]]] = [
+    ("CONNECT_TIMEOUT", "connect_timeout_s", {"0.1": 0.1, "300": 300.0}, {"0": 10, "301": 300}),
+    ("READ_TIMEOUT", "read_timeout_s", {" 5.5 ": 5.5}, {"0.05": 0.1, "-1": 60, "7200": 3600}),
+    ("AGENT_READ_TIMEOUT", "agent_read_timeout_s", {"1e2": 100.0}, {"0": 120, "1e9": 3600}),
+    ("MAX_ATTEMPTS", "max_attempts", {"1": 1, "3.0": 3}, {"0": 1, "-2": 1, "11": 10, "2.5": 2}),
+    ("MAX_RETRY_WAIT", "max_retry_wait_s", {"0": 0.0, "300": 300.0}, {"-0.1": 30, "301": 300}),
+    ("CATALOG_TTL", "catalog_ttl_s", {"0": 0.0, "60": 60.0}, {"-1": 3600, "31536001": 31536000}),
+    ("CATALOG_MAX_STALE", "catalog_max_stale_s", {"0": 0.0}, {"-1": 86400, "99999999": 31536000}),
+    ("DB_BUSY_TIMEOUT", "busy_timeout_s", {"0": 0.0, "300": 300.0}, {"-1": 5, "600": 300}),
+    ("WAIT_SECONDS", "wait_s", {"0.1": 0.1, "1800": 1800.0}, {"0": 55, "-5": 55, "5000": 1800}),
+    ("MAX_RESULT_CHARS", "max_result_chars", {"4000": 4000}, {"3999": 4000, "1e9": 1000000}),
+    ("VECTOR_CACHE_MB", "vector_cache_mb", {"0": 0, "65536": 65536}, {"-1": 0, "65537": 65536}),
 ]
-NO_NUMBERS = ["x", "1,5", "nan", "inf", "-inf", "0x10", "5 s", "1e999", "\udc80", "9" * 400]
+NO_NUMBERS = ["x", "1,5", "nan", "0x10", "5 s", "\udc80"]
 PLACEHOLDERS = [
     *("${PERPLEXITY_API_KEY}", "${input:key}", "${{ secrets.KEY }}", "${KEY:-}"),
     *("$PERPLEXITY_API_KEY", "$env:PERPLEXITY_API_KEY", "$(PERPLEXITY_API_KEY)"),
@@ -76,7 +76,7 @@ class Defaults(unittest.TestCase):
         shown = {variable.name: variable.default for variable in pro.VARIABLES}
         read = settings()
         for name, field, _, _ in NUMBERS:
-            self.assertEqual(float(shown[name]), getattr(read, field), name)
+            self.assertEqual(float(shown[f"PERPLEXITY_{name}"]), getattr(read, field), name)
         self.assertEqual(shown["PERPLEXITY_BASE_URL"], read.base_url)
         self.assertEqual(shown["PERPLEXITY_MODEL"], read.model)
         self.assertEqual(shown["PERPLEXITY_ROUTING"], read.routing)
@@ -114,27 +114,58 @@ class Numbers(unittest.TestCase):
     def test_good_values_are_read(self) -> None:
         for name, field, good, _ in NUMBERS:
             for text, value in good.items():
-                read = settings(**{name: text})
+                read = settings(**{f"PERPLEXITY_{name}": text})
                 self.assertEqual(getattr(read, field), value, name)
                 self.assertIs(type(getattr(read, field)), type(value), name)
-                self.assertEqual(read.problems, ())
+                self.assertEqual((read.problems, read.warnings), ((), ()))
 
-    def test_bad_values_keep_the_default_and_a_sentence_with_the_bounds(self) -> None:
+    def test_a_bound_or_the_default_is_used_for_others_with_one_notice_and_no_problem(self) -> None:
         for name, field, _, bad in NUMBERS:
-            for text in (*bad, *NO_NUMBERS):
-                read = settings(**{name: text})
-                self.assertEqual(getattr(read, field), getattr(pro.Settings(), field), name)
-                (problem,) = read.problems
-                self.assertRegex(problem, rf"\A{name} must be a (whole )?number from .+ to .+\.\Z")
+            default = getattr(pro.Settings(), field)
+            for text, used in {**bad, **dict.fromkeys(NO_NUMBERS, default)}.items():
+                read = settings(**{f"PERPLEXITY_{name}": text})
+                self.assertEqual(getattr(read, field), used, (name, text))
+                (notice,) = read.warnings
+                told = rf"\APERPLEXITY_{name} must be a (whole )?number from .+ to .+\.\Z"
+                self.assertRegex(notice, told)
+                self.assertEqual(read.problems, ())
+            for text in ("inf", "1e999", "9" * 400):
+                read = settings(**{f"PERPLEXITY_{name}": text})
+                self.assertEqual(len(read.warnings), 1)
+                self.assertGreater(getattr(read, field), default, name)
+
+    def test_names_that_other_programs_use_are_taken_where_ours_is_not_set(self) -> None:
+        read = settings(PERPLEXITY_AGENT_WAIT_SECONDS="7")
+        self.assertEqual((read.wait_s, read.warnings, read.unknown), (7, (), ()))
+        self.assertIn("PERPLEXITY_WAIT_SECONDS", read.explicit)
+        both = settings(PERPLEXITY_AGENT_WAIT_SECONDS="7", PERPLEXITY_WAIT_SECONDS="8")
+        self.assertEqual(both.wait_s, 8)
+        (notice,) = settings(PERPLEXITY_AGENT_WAIT_SECONDS="long").warnings
+        self.assertTrue(notice.startswith("PERPLEXITY_AGENT_WAIT_SECONDS must be"))
+        self.assertEqual(settings(PERPLEXITY_DECIDER_MODEL="a-decider").decider, "a-decider")
+        self.assertEqual(settings().decider, pro.DEFAULT_DECIDER)
+
+    def test_a_second_address_is_not_used_and_not_passed_over(self) -> None:
+        read = settings(PERPLEXITY_DECIDER_BASE_URL="https://decide.example")
+        (notice,) = read.warnings
+        self.assertIn("PERPLEXITY_DECIDER_BASE_URL is not used", notice)
+        self.assertIn("PERPLEXITY_BASE_URL", notice.partition("not used")[2])
+        self.assertEqual((read.base_url, read.unknown), (pro.DEFAULT_BASE_URL, ()))
+
+    def test_what_is_set_is_known_as_such(self) -> None:
+        self.assertEqual(settings().explicit, frozenset())
+        read = settings(PERPLEXITY_READ_TIMEOUT="60", PERPLEXITY_MODLE="x", PERPLEXITY_TOOLS=" ")
+        self.assertEqual(read.explicit, {"PERPLEXITY_READ_TIMEOUT"})
+        self.assertEqual(read.unknown, ("PERPLEXITY_MODLE",))
 
     def test_a_bad_value_is_repeated_short_and_without_a_key_in_it(self) -> None:
-        (problem,) = settings(PERPLEXITY_MAX_ATTEMPTS="many").problems
+        (problem,) = settings(PERPLEXITY_MAX_ATTEMPTS="many").warnings
         self.assertEqual(
             problem, "PERPLEXITY_MAX_ATTEMPTS must be a whole number from 1 to 10, not 'many'."
         )
-        (problem,) = settings(PERPLEXITY_MAX_ATTEMPTS=KEY).problems
+        (problem,) = settings(PERPLEXITY_MAX_ATTEMPTS=KEY).warnings
         self.assertNotIn(KEY[5:15], problem)
-        (problem,) = settings(PERPLEXITY_MAX_ATTEMPTS="a\x1b\n" * 500).problems
+        (problem,) = settings(PERPLEXITY_MAX_ATTEMPTS="a\x1b\n" * 500).warnings
         self.assertLess(len(problem), 120)
         self.assertNotIn("\x1b", problem)
 
@@ -146,7 +177,7 @@ class Numbers(unittest.TestCase):
             PERPLEXITY_LOG_LEVEL="LOUD",
             PERPLEXITY_CATALOG_TTL="7",
         )
-        self.assertEqual(len(read.problems), 4)
+        self.assertEqual((len(read.problems), len(read.warnings)), (1, 3))
         self.assertEqual(read.catalog_ttl_s, 7.0)
 
 
@@ -157,7 +188,8 @@ class Words(unittest.TestCase):
             self.assertEqual((read.log_level, read.problems), (word.strip().upper(), ()))
         read = settings(PERPLEXITY_LOG_LEVEL="verbose")
         self.assertEqual(read.log_level, "WARNING")
-        self.assertIn("PERPLEXITY_LOG_LEVEL must be one of warning, debug, info", read.problems[0])
+        self.assertIn("PERPLEXITY_LOG_LEVEL must be one of debug, info, ", read.warnings[0])
+        self.assertEqual(read.problems, ())
 
     def test_observing_is_switched_by_the_usual_words(self) -> None:
         for word in ("on", "1", "yes", "True", "off", "0", "NO", "false"):
@@ -166,7 +198,8 @@ class Words(unittest.TestCase):
             self.assertEqual(read.problems, ())
         read = settings(PERPLEXITY_OBSERVE="maybe")
         self.assertTrue(read.observe)
-        self.assertIn("PERPLEXITY_OBSERVE must be one of on, off", read.problems[0])
+        self.assertIn("PERPLEXITY_OBSERVE must be one of on, off", read.warnings[0])
+        self.assertEqual(read.problems, ())
 
     def test_colour_is_off_where_the_terminal_or_its_user_wants_none(self) -> None:
         self.assertTrue(settings().colour)
@@ -225,6 +258,9 @@ class BaseUrl(unittest.TestCase):
             "https://api.perplexity.ai": "https://api.perplexity.ai",
             "https://api.perplexity.ai/": "https://api.perplexity.ai",
             "https://proxy.example:8443/pplx//": "https://proxy.example:8443/pplx",
+            "https://api.perplexity.ai/v1": "https://api.perplexity.ai",
+            "https://proxy.example/pplx/v1/": "https://proxy.example/pplx",
+            "https://proxy.example/v10": "https://proxy.example/v10",
             "HTTPS://Example.org": "HTTPS://Example.org",
             "http://127.0.0.1:8080": "http://127.0.0.1:8080",
             "http://localhost": "http://localhost",
@@ -280,21 +316,16 @@ class Folders(unittest.TestCase):
         self.assertEqual((read.data_dir, read.files_dir), (f"{HOME}/x", HOME))
         self.assertEqual((read.key_file, read.problems), (f"{HOME}/k", ()))
 
-    def test_a_relative_data_folder_is_a_problem_and_is_never_made(self) -> None:
-        here = Path.cwd()
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            try:
-                for text in ("x", "./x", "../x", ".", "~nobody-of-that-name/x"):
-                    read = settings(PERPLEXITY_DATA_DIR=text)
-                    self.assertEqual(
-                        read.problems, ("PERPLEXITY_DATA_DIR must be an absolute path.",)
-                    )
-                    with self.assertRaisesRegex(OSError, "must be an absolute path"):
-                        pro.data_folder(read)
-                self.assertEqual(list(Path(folder).iterdir()), [])
-            finally:
-                os.chdir(here)
+    def test_a_relative_data_folder_is_below_the_working_directory(self) -> None:
+        for text, path in (("x", "x"), ("./x/", "x"), ("../x", "../x"), (".", ".")):
+            read = settings(PERPLEXITY_DATA_DIR=text)
+            self.assertEqual(read.data_dir, str(Path(os.path.abspath(path))))  # noqa: PTH100
+            self.assertEqual((read.problems, read.warnings), ((), ()))
+
+    def test_the_home_of_nobody_is_no_folder_below_the_working_directory(self) -> None:
+        read = settings(PERPLEXITY_DATA_DIR="~nobody-of-that-name/x")
+        self.assertIn("PERPLEXITY_DATA_DIR names the home folder of", read.problems[0])
+        self.assertNotIn("nobody", read.data_dir)
 
     @unittest.skipIf(os.name == "nt", "POSIX knows users without variables")
     def test_without_a_home_variable_the_user_database_is_asked(self) -> None:
