@@ -13915,12 +13915,13 @@ def _drained(flight: Request, runtime: Runtime, screen: Screen, signal: int) -> 
 
     It is paid for, so it is waited for a little; the same signal again ends that at once.
     """
-    end = time.monotonic() + EXIT_GRACE_S
-    if runtime.busy() and not flight.finished.is_set():
-        screen.note("Stopping. The request is paid for, so its answer is awaited for 10 s.")
+    end, said = time.monotonic() + EXIT_GRACE_S, False
     while True:
         try:
             while runtime.busy() and not flight.finished.is_set() and time.monotonic() < end:
+                if not said:
+                    said = True
+                    screen.note("Stopping. The request is paid for: its answer has 10 s to come.")
                 flight.finished.wait(TICK_S)
             return flight.finished.wait(TICK_S)
         except KeyboardInterrupt as again:  # noqa: PERF203 - another kind is no hurry
