@@ -62,6 +62,44 @@ def variables_table() -> str:
     return table(("Variable", "Default", "Meaning"), rows)
 
 
+def statuses_table() -> str:
+    rows = [(str(number), words) for number, words in pro.STATUSES]
+    return table(("Status", "Meaning"), rows)
+
+
+def flags_table() -> str:
+    rows = []
+    for field in pro.fields_of(pro.Options):
+        flags = ", ".join(f"`{flag}`" for flag in pro.flags_of(field))
+        rows.append((flags, ", ".join(field.arg.commands or ("all",)), field.arg.words))
+    return table(("Flag", "Commands", "Meaning"), rows)
+
+
+# What programs that worked with another server meet here. Names that are gone are not read at all.
+OTHERS = (
+    ("2.0", "`PERPLEXITY_HOST`, `PERPLEXITY_PORT`, `--transport http`", "gone: stdio only"),
+    ("2.0", "`PERPLEXITY_ROUTING=dynamic` stops the start", "picks a tier by a decision"),
+    ("2.0", "an unusable variable stops the start", "calls that need it say so"),
+    ("2.0", "`PERPLEXITY_LOG_LEVEL` is INFO", "WARNING"),
+    ("2.0", "at most 32 questions in `perplexity_decide`", "1,024, sent 128 at a time"),
+    ("2.0, shell", "status 1 for an unknown word of a closed list", "2, as for all wrong lines"),
+    ("2.0, shell", "status 1 for key, cap, network, Perplexity", "3, 4, 6, 6"),
+    ("2.0, shell", "status 0 for a job that still runs", "5 where its end was asked for"),
+    ("2.0, shell", "`[category] message` on standard error", "`command: message [category]`"),
+    ("2.0, shell", "usage line on standard output", "on standard error; none with `-q`"),
+    ("2.0, shell", "lists as sentences", "rows between tabs in a pipe"),
+    ("2.0, shell", "`help ask` is a page for models", "the page of `ask --help`"),
+    ("agent server", "`perplexity_agent`", "`perplexity_research`"),
+    ("agent server", "`preset`; `wait`", "`depth`; `wait_seconds`, up to the server's limit"),
+    ("agent server", "`perplexity_agent_result`", "`perplexity_jobs` with action `result`"),
+    ("agent server", "`perplexity_agent_cancel`", "`perplexity_jobs` with action `cancel`"),
+)
+
+
+def others_table() -> str:
+    return table(("Server", "There", "Here"), OTHERS)
+
+
 def reference() -> str:
     """Arguments, results, errors and variables, as the program declares them."""
     sections = [
@@ -70,6 +108,10 @@ def reference() -> str:
         *(tool_section(declared) for declared in pro.TOOLS.values()),
         f"## Errors\n\nA failure has one category, in each form of a result.\n\n{errors_table()}",
         f"## Variables\n\nRead once, when the program starts.\n\n{variables_table()}",
+        "## Flags\n\nEach argument of a tool is a flag of its command; a list's flag is repeated. "
+        f"Beside them:\n\n{flags_table()}",
+        f"## Exit statuses\n\n{statuses_table()}",
+        f"## Coming from other servers\n\n{others_table()}",
     ]
     return "\n\n".join(sections) + "\n"
 

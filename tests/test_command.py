@@ -764,13 +764,13 @@ class Statuses(unittest.TestCase):
             said = self.check(here, "ask q", 1, "perplexity-pro ask: Something unexpected")
             self.assertRegex(said, r"\(ZeroDivisionError in line \d+\) \[internal_error\]\n\Z")
 
-    def test_every_status_is_in_the_help_and_the_readme(self) -> None:
+    def test_every_status_is_in_the_help_and_the_reference(self) -> None:
         with console() as here:
             page = here.line("--help").out
-        readme = (ROOT / "README.md").read_text("utf-8")
+        reference = (ROOT / ".github" / "REFERENCE.md").read_text("utf-8")
         for number, words in pro.STATUSES:
             self.assertIn(f"  {number:<4} {words}\n", page)
-            self.assertIn(f"\n| {number} | {words} |\n", readme)
+            self.assertIn(f"\n| {number} | {words} |\n", reference)
         used = {1, 2, pro.STILL_RUNNING, pro.UNLIKELY, pro.INTERRUPTED, *pro._STATUS_OF.values()}
         self.assertEqual({number for number, _ in pro.STATUSES}, {0, *used})
 

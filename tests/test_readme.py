@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import unittest
 
-from support import ROOT, pro, script
+from support import ROOT, fed, pro, script
 
 docs, publish = script("docs"), script("publish")
+README = (ROOT / "README.md").read_text("utf-8")
 
 
 class Documents(unittest.TestCase):
@@ -39,6 +41,47 @@ class Documents(unittest.TestCase):
     def test_the_registry_marker_is_the_registry_name(self) -> None:
         markers = re.findall(r"mcp-name: (\S+)", (ROOT / "README.md").read_text("utf-8"))
         self.assertEqual(markers, [publish.server_json()["name"]])
+
+    def test_the_readme_is_short_and_a_client_works_by_line_50(self) -> None:
+        lines = README.splitlines()
+        self.assertLessEqual(len(lines), 180)
+        begin = next(n for n, line in enumerate(lines, 1) if '"mcpServers"' in line)
+        self.assertLess(begin + 8, 50)
+
+    def test_the_length_of_the_audited_path_is_true(self) -> None:
+        said = re.search(r"chapters 3, 5 and 6, about ([\d,]+) lines", README)
+        assert said
+        lengths: dict[int, int] = {}
+        number = 0
+        for line in (ROOT / "perplexity_pro_mcp.py").read_text("utf-8").splitlines():
+            banner = re.match(r"# ==== (\d+)\. ", line)
+            number = int(banner[1]) if banner else number
+            lengths[number] = lengths.get(number, 0) + 1
+        audited = lengths[3] + lengths[5] + lengths[6]
+        self.assertLess(abs(int(said[1].replace(",", "")) - audited), audited / 8)
+
+    def test_links_into_the_repository_lead_somewhere(self) -> None:
+        for name, anchor in re.findall(r"/blob/main/([\w./]+)(?:#([\w-]+))?", README):
+            page = (ROOT / name).read_text("utf-8")
+            heads = {h.lower().replace(" ", "-") for h in re.findall(r"(?m)^#+ (.+)$", page)}
+            self.assertTrue(not anchor or anchor in heads, (name, anchor))
+
+    def test_command_lines_in_the_readme_can_be_read(self) -> None:
+        blocks = "\n".join(re.findall(r"```sh\n(.*?)```", README, re.S))
+        lines = re.findall(r"perplexity-pro ([a-z]+)([^|<>\n]*?)(?= *(?:[|<>&\n]|  #))", blocks)
+        self.assertGreater(len(lines), 9)
+        for word, rest in lines:
+            self.assertIn(word, pro.COMMANDS)
+            if pro.PREFIX + word in pro.TOOLS and "@" not in rest and "*" not in rest:
+                words = shlex.split(rest)
+                with self.subTest(line=rest), fed(b"piped") as stdin:
+                    pro.read_words(pro.TOOLS[pro.PREFIX + word], words, pro.Stdin(stdin))
+
+    def test_variables_and_flags_in_the_readme_are_there(self) -> None:
+        known = " ".join(variable.name for variable in pro.VARIABLES)
+        for name in set(re.findall(r"PERPLEXITY_[A-Z_]+[A-Z]", README)):
+            gone = name in {"PERPLEXITY_HOST", "PERPLEXITY_PORT"}
+            self.assertEqual(name in known, not gone, name)
 
     def test_every_variable_read_is_in_the_table(self) -> None:
         source = (ROOT / "perplexity_pro_mcp.py").read_text(encoding="utf-8")
