@@ -148,6 +148,11 @@ DECISIONS_PATH = "/v1/decisions"
 EMBEDDINGS_PATH = "/v1/embeddings"
 MODELS_PATH = "/v1/models"
 DEFAULT_COMPUTER_URL = "https://www.perplexity.ai/rest/computer/mcp"
+COMPUTER_WORDS = (  # what may be chosen of Computer while nobody is signed in and none is listed
+    "computer computer_file call_perplexity_computer answer_question confirm_action_approve "
+    "confirm_action_deny notify_connected read_thread models_list list_thread_assets "
+    "create_asset_download projects_list create_attachment_upload"
+)
 
 # Protocol versions, newest first. The modern one has no handshake.
 MODERN_VERSION = "2026-07-28"
@@ -1232,7 +1237,7 @@ class Tool(NamedTuple):
     @property
     def word(self) -> str:
         """The tool's word on the command line."""
-        return self.name[len(PREFIX) :]
+        return self.name.removeprefix(PREFIX)
 
     @property
     def description(self) -> str:
@@ -7355,26 +7360,34 @@ CORE = ("ask", "search", "jobs", "help")
 LEAVES_JOBS = frozenset({"ask", "chat", "research", "search", "decide", "embed"})
 
 
-def offered_tools(settings: Settings) -> dict[str, Tool]:
-    """The tools that PERPLEXITY_TOOLS leaves: names, `core` or `all`, `-name` to take one away.
+def offered_tools(settings: Settings, outside: Mapping[str, Tool] | None = None) -> dict[str, Tool]:
+    """The tools that PERPLEXITY_TOOLS leaves: names or a group, `-name` to take one away.
 
     Whoever may be told to read a job is given the tool that reads it.
     """
     words = [word.lower() for word in re.split(r"[\s,]+", settings.tools) if word]
-    every = [declared.word for declared in TOOLS.values()]
+    every = {declared.word.lower(): declared for declared in TOOLS.values()}
+    remote = {declared.word.lower(): declared for declared in (outside or {}).values()}
+    groups = {"all": (*every, *remote), "core": CORE, "computer": tuple(remote)}
     chosen: set[str] = set()
     for word in words if any(w[0] != "-" for w in words) else ["all", *words]:
         name = word.lstrip("-").removeprefix(PREFIX)
-        group = {"all": tuple(every), "core": CORE}.get(name, (name,))
+        group = groups.get(name, (name,))
         chosen = chosen.difference(group) if word[0] == "-" else chosen.union(group)
+    every.update(remote)
     chosen = chosen if chosen.intersection(every) else {"help"}  # a limit must not lift itself
-    chosen |= {"jobs"} if chosen & LEAVES_JOBS else set()
-    return {name: declared for name, declared in TOOLS.items() if declared.word in chosen}
+    chosen |= {"jobs"} if chosen & (LEAVES_JOBS | remote.keys()) else set()
+    return {declared.name: declared for word, declared in every.items() if word in chosen}
 
 
 def unknown_tools(settings: Settings) -> str | None:
     """A sentence about words in PERPLEXITY_TOOLS that name nothing."""
-    known = {"all", "core", *(declared.word for declared in TOOLS.values())}
+    known = {
+        "all",
+        "core",
+        *COMPUTER_WORDS.split(),
+        *(declared.word for declared in TOOLS.values()),
+    }
     words = re.split(r"[\s,]+", settings.tools.lower())
     odd = [word for word in words if word and word.lstrip("-").removeprefix(PREFIX) not in known]
     return f"PERPLEXITY_TOOLS names unknown tools: {one_line(', '.join(odd), 60)}." if odd else None
@@ -10497,6 +10510,8 @@ def _tool_result(version: str, outcome: Outcome) -> dict[str, Json]:
 
 def _listed(declared: Tool, version: str, longest_s: float = MAX_WAIT_S) -> dict[str, Json]:
     """A tool's entry in the list."""
+    if declared.entry is not None:
+        return declared.entry
     entry: dict[str, Json] = {
         "name": declared.name,
         "title": declared.title,
@@ -10833,8 +10848,10 @@ class Server:
         self._runtime = runtime
         self._wire = wire
         self._register = CallRegistry(wire, self._outcome_frame)
-        self._tools = offered_tools(runtime.settings)
+        self._outside = self._outside_now()
+        self._tools = offered_tools(runtime.settings, self._outside)
         self._lists: dict[str, str] = {}  # by version
+        self._listening: dict[str, str | int] = {}  # ids of requests that wait for a new list
         self._version: str | None = None  # of the handshake; the modern era has none
         self._takes_forms = False  # from the handshake as well
         self._elicitation = Elicitation(wire)
@@ -10939,7 +10956,9 @@ class Server:
         if "id" not in message:
             params = message.get("params")
             if message.get("method") == "notifications/cancelled" and isinstance(params, dict):
-                self._register.cancel(_id_text(params.get("requestId")) or "")
+                id_text = _id_text(params.get("requestId")) or ""
+                self._listening.pop(id_text, None)
+                self._register.cancel(id_text)
             return True
         if "method" in message or not ("result" in message or "error" in message):
             return False
@@ -10955,7 +10974,8 @@ class Server:
             raise RpcError(-32600, 'A request needs "jsonrpc":"2.0" and the name of a method.')
         meta = params.get("_meta") if isinstance(params, dict) else None
         version = self._version_of(method, meta if isinstance(meta, dict) else {})
-        if method not in _METHODS or (method == "ping" and version == MODERN_VERSION):
+        other = "ping" if version == MODERN_VERSION else "subscriptions/listen"  # of the other era
+        if method not in _METHODS or method == other:
             raise RpcError(-32601, f"Method not found: {one_line(method[:200], 60)}")
         params = _object_of(message, "params")
         return RpcRequest(message["id"], params, _object_of(params, "_meta"), version, reply)
@@ -10978,7 +10998,7 @@ class Server:
         self._takes_forms = _takes_forms(request.params.get("capabilities"))
         return {
             "protocolVersion": self._version,
-            "capabilities": {"tools": {}},
+            "capabilities": {"tools": {"listChanged": True}},
             "serverInfo": _SERVER_INFO,
             "instructions": server_instructions(self._runtime.settings),
         }
@@ -10986,7 +11006,7 @@ class Server:
     def _discover(self, request: RpcRequest) -> dict[str, Json]:
         result = {
             "supportedVersions": [MODERN_VERSION, *LEGACY_VERSIONS],
-            "capabilities": {"tools": {}},
+            "capabilities": {"tools": {"listChanged": True}},
             "instructions": server_instructions(self._runtime.settings),
         }
         return _result(request.version, {**result, **_CACHE_HINTS})
@@ -10999,18 +11019,54 @@ class Server:
 
     def _list_text(self, version: str) -> str:
         """The list as JSON, made once for each version."""
+        self._look_outside()
         if version not in self._lists:
             longest_s = self._runtime.settings.wait_s
             tools = [_listed(declared, version, longest_s) for declared in self._tools.values()]
             hints = _CACHE_HINTS if version == MODERN_VERSION else {}
+            if hints and self._outside:  # an account's own list, which may change
+                hints = {"ttlMs": _OUTSIDE_TTL_MS, "cacheScope": "private"}
             result = _result(version, {"tools": tools, **hints})
             self._lists[version] = json_text(result, ascii_only=True)
         return self._lists[version]
+
+    def _outside_now(self) -> dict[str, Tool]:
+        """The tools of another server, the same object as long as they are the same."""
+        outside = self._runtime.outside
+        return outside.tools() if outside else {}
+
+    def _look_outside(self) -> None:
+        """Take notice of tools that came or went, and announce it."""
+        outside = self._outside_now()
+        if outside is self._outside or not (outside or self._outside):
+            return
+        self._outside, self._lists = outside, {}
+        self._tools = offered_tools(self._runtime.settings, outside)
+        method = "notifications/tools/list_changed"
+        if self._version:
+            self._wire.send(_frame(method=method))
+        for number in self._listening.values():
+            params = {"_meta": {f"{META_PREFIX}subscriptionId": number}}
+            self._wire.send(_frame(method=method, params=params))
+
+    def _listen(self, request: RpcRequest) -> None:
+        """Keep a request open that wants to hear of a new list; its cancellation ends it."""
+        wanted = request.params.get("notifications")
+        heard = isinstance(wanted, dict) and wanted.get("toolsListChanged") is True
+        if heard:
+            self._listening[_id_text(request.id) or ""] = request.id
+        params = {
+            "notifications": {"toolsListChanged": True} if heard else {},
+            "_meta": {f"{META_PREFIX}subscriptionId": request.id},
+        }
+        acknowledged = "notifications/subscriptions/acknowledged"
+        self._wire.send(_frame(method=acknowledged, params=params))
 
     def _tool_named(self, name: Json) -> Tool:
         """The tool of that name; RpcError with the nearest one and all others."""
         if not isinstance(name, str):
             raise RpcError(-32602, "name must be the name of a tool.")
+        self._look_outside()
         if name in self._tools:
             return self._tools[name]
         near = nearest(name, self._tools)
@@ -11054,13 +11110,15 @@ class Server:
         return self._takes_forms and request.version >= _STRUCTURE
 
 
-_CACHE_HINTS = {"ttlMs": LIST_TTL_MS, "cacheScope": "public"}
+_OUTSIDE_TTL_MS = 60_000
+_CACHE_HINTS: dict[str, Json] = {"ttlMs": LIST_TTL_MS, "cacheScope": "public"}
 _METHODS: dict[str, Callable[[Server, RpcRequest], dict[str, Json] | str | None]] = {
     "initialize": Server._initialize,
     "server/discover": Server._discover,
     "ping": lambda _server, _request: {},
     "tools/list": Server._list,
     "tools/call": Server._call,
+    "subscriptions/listen": Server._listen,
 }
 
 
@@ -11759,7 +11817,10 @@ class Computer:
             return {}
         stamp = stamp_of(own_path(self.settings, _SIGN_IN), own_path(self.settings, _LIST))
         if stamp != self._stamp:
-            self._listed_at, self._tools = self._read_list()
+            self._listed_at, found = self._read_list()
+            # The same object while they are the same: that is how a change is noticed.
+            if [tool.entry for tool in found.values()] != [t.entry for t in self._tools.values()]:
+                self._tools = found
             self._stamp = stamp
         if self._tools and time.time() - self._listed_at > _LIST_LIFE_S and not self._fetching:
             self._fetching = True
@@ -11834,6 +11895,12 @@ class Computer:
             words = f"{error.message} The task may be running: {where}; do not send it again."
             raise ToolError(error.kind, words, sent=True) from None
         return RemoteResult(name, result)
+
+
+def with_computer(runtime: Runtime) -> Runtime:
+    """The runtime with the tools of Computer beside ours."""
+    runtime.outside = Computer(runtime.settings)
+    return runtime
 
 
 def _refuse(response: Any, *, has_session: bool) -> None:
@@ -11980,12 +12047,8 @@ def _schema(value: Json) -> dict[str, Json]:
 def _form_in(params: dict[str, Json]) -> dict[str, Json] | None:
     """A question as a form that every version of the protocol knows; None where it is none."""
     message, schema = text_in(params, "message"), object_in(params, "requestedSchema")
-    if message is None or len(json_text(params)) > _MAX_FORM_BYTES:
+    if message is None or len(json_text(params)) > _MAX_FORM_BYTES or params.get("mode") == "url":
         return None
-    if params.get("mode") == "url":
-        url = text_in(params, "url") or ""
-        good = re.fullmatch(r"https://[\x21-\x7e]+", url)
-        return {"mode": "url", "message": message, "url": url} if good else None
     fields = {n: _field(v) for n, v in object_in(schema, "properties").items()}
     required, usable = texts_in(schema, "required"), {n: v for n, v in fields.items() if v}
     if not usable.keys() >= set(required):
@@ -14998,7 +15061,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "serve": Command(
         "set up", "Run the MCP server on standard input and output",
-        lambda _, scene: leave(serve(Runtime(scene[0]))),
+        lambda _, scene: leave(serve(with_computer(Runtime(scene[0])))),
     ),
     "completion": Command(
         "set up", "Print a script that completes commands and flags",

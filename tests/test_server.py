@@ -150,6 +150,7 @@ class FakeRuntime:
     def __init__(self, **settings: Any) -> None:
         self.settings = pro.Settings(**settings)
         self.store = None
+        self.outside = None
         self.paid = 0
         self.stopped = threading.Event()
         self.closed = threading.Event()
@@ -502,7 +503,7 @@ class Handshake(ServerTest):
     def test_only_tools_are_declared(self) -> None:
         params: Json = {"capabilities": {"roots": {}, "sampling": {}, "elicitation": {}}}
         result = self.session(None).ask(request(1, "initialize", params))["result"]
-        self.assertEqual(result["capabilities"], {"tools": {}})
+        self.assertEqual(result["capabilities"], {"tools": {"listChanged": True}})
         self.assertEqual(result["instructions"], pro.server_instructions(pro.Settings()))
         self.assertNotIn("resultType", result)
 
@@ -536,7 +537,7 @@ class Modern(ServerTest):
     def test_discovery_names_versions_capabilities_and_how_long_it_holds(self) -> None:
         result = self.session(None).ask(request("p", "server/discover", {"_meta": META}))["result"]
         self.assertEqual(result["supportedVersions"], ["2026-07-28", *LEGACY])
-        self.assertEqual(result["capabilities"], {"tools": {}})
+        self.assertEqual(result["capabilities"], {"tools": {"listChanged": True}})
         self.assertEqual(result["resultType"], "complete")
         self.assertEqual((result["ttlMs"], result["cacheScope"]), (3_600_000, "public"))
         info = result["_meta"]["io.modelcontextprotocol/serverInfo"]
