@@ -37,6 +37,7 @@ Contents (search for `# ==== ` to walk through them; a chapter uses only earlier
    9. Storage            SQLite: adoption, migrations, one function per question
   10. Perplexity         request bodies out of arguments, results out of replies
   11. Calls              one running tool call: paying, waiting, cancelling, handing off
+  12. Runs and caches    runs at Perplexity, the model list, vectors laid out for searching
   13. Showing            instructions and help out of the declarations
   14. Tools              the eleven tools: arguments, result, handler
   15. Server             JSON-RPC lines, workers, progress, shutdown
@@ -162,9 +163,8 @@ META_PREFIX = "io.modelcontextprotocol/"
 # Sizes and times of the server.
 MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_UNREAD_BYTES = 16 * 1024 * 1024  # of answers; no further line is read while more wait
-MAX_WORKERS = 32  # tool calls running at once
+MAX_WORKERS = 64  # tool calls running at once, those included whose answer nobody waits for
 MAX_QUEUED = 512  # tool calls waiting for a worker before further ones are refused
-MAX_CARRIERS = 64  # paid requests on their way at once, cancelled calls included
 EXIT_GRACE_S = 10.0  # after end of input, for paid answers on their way
 SIGNAL_GRACE_S = 1.0
 PROGRESS_EVERY_S = 1.0
@@ -220,6 +220,7 @@ EXCERPT_CHARS = 120
 # Runs in the background.
 MAX_WAIT_S = 1800
 DEFAULT_WAIT_S = 55  # under the 60 s after which several clients give up
+LOOK_S = 0.25  # between looks at a row of the database
 POLL_FIRST_S = 2.0
 POLL_GROWTH = 1.5
 POLL_LAST_S = 5.0
@@ -227,13 +228,13 @@ LOST_AFTER_S = 600.0
 MAX_REFRESH = 10
 OBSERVE_EVERY_S = 30.0
 PENDING = "pending_"  # begins the response id of a request that has not been answered yet
-MEMORY_JOBS = 1_000_000_000_000  # ids of jobs that only this process knows, storage having failed
+UNANSWERED_TEXT = "The process that sent it ended before the reply came; it may have been billed."
 RESPONSE_ID = pattern(r"resp_[A-Za-z0-9_-]{1,100}")
 TERMINAL_STATUSES = frozenset({"completed", "failed", "incomplete", "cancelled", "lost"})
 
 # Spend caps: what a call may cost at most, in nano-USD, where the ledger knows too few like it.
-RESERVATION_LIFE_S = 50.0  # without a sign of life from the process that holds it
 HEARTBEAT_EVERY_S = 15.0
+LATE_EVERY_S = 1.0  # between attempts to write what storage refused
 ENOUGH_HISTORY = 10
 HISTORY_MARGIN = 1.5
 UPPER_ESTIMATES = {
@@ -253,6 +254,10 @@ PENDING_LIFE_S = 60.0  # without a sign of life from the process that waits for 
 UPPER_UNKNOWN_PRESET = 3_000_000_000
 CAP_WINDOWS = ("day", "month", "call")  # of the UTC calendar; and a single call
 CAP_WARNING = 0.8
+
+# The model list, where only an estimate wants it.
+CATALOG_LIMIT_S = 3.0
+CATALOG_PAUSE_S = 60.0  # after a failure
 
 # Routing by a decision about the prompt.
 ROUTE_CHARS = 8000
@@ -2533,6 +2538,30 @@ def _reply_cause(exchange: _Exchange, error: Any) -> Cause:
 # ---- Requests ----
 
 
+def ready_to_send() -> None:
+    """Load all that sending and reading needs before a request that costs money is sent.
+
+    An upgrade of Python may have moved the library since this program was started.
+    """
+    try:
+        import decimal
+        import email.utils
+        import http.client
+        import random
+        import socket
+        import ssl
+        import urllib.error
+        import urllib.request
+
+        _ = (decimal, email, http, random, socket, ssl, urllib)
+    except ImportError:
+        raise ToolError(
+            "internal_error",
+            "The Python installation changed while this program ran; nothing was sent. Start it "
+            "again.",
+        ) from None
+
+
 def request(
     settings: Settings, key: str, outgoing: Outgoing, wait: Callable[[float], None]
 ) -> Reply:
@@ -3242,6 +3271,10 @@ _OLD_STEPS: dict[str, tuple[str, ...]] = {
 }
 _LAST_OLD = max(_OLD_STEPS)
 
+# What a call may cost at most, for rows that were written before estimates were kept with them.
+_GUESS = """CASE WHEN {preset} IS NULL THEN 20000000 WHEN {preset} = 'fast' THEN 10000000
+    WHEN {preset} = 'low' THEN 20000000 WHEN {preset} = 'medium' THEN 60000000
+    WHEN {preset} = 'high' THEN 1000000000 ELSE 3000000000 END"""
 # What this program adds; `user_version` counts the entries applied. The older server must not
 # notice, and an entry, once out, never changes.
 _MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -3262,6 +3295,51 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
             (tool, created_at, project_name, api, model, preset, status, cost_source,
             cost_nano_usd, input_tokens, output_tokens, total_tokens)""",
     ),
+    (
+        "ALTER TABLE research_jobs ADD COLUMN digest VARCHAR",
+        # A job of another tool than research ran no preset: what stood there is its model.
+        """UPDATE research_jobs SET depth = '', model = coalesce(model, depth)
+            WHERE tool IS NOT NULL AND depth LIKE '%/%'""",
+        # What is spent by day and project: a cap is looked up, however many rows the ledger has.
+        """CREATE TABLE spent (day TEXT NOT NULL, project_name TEXT NOT NULL,
+            cost_nano INTEGER NOT NULL, PRIMARY KEY (day, project_name)) WITHOUT ROWID""",
+        """INSERT INTO spent SELECT substr(created_at, 1, 10), coalesce(project_name, ''),
+            sum(cost_nano_usd) FROM usage_events GROUP BY 1, 2""",
+        *(
+            f"""CREATE TRIGGER spent_{name} AFTER {name} ON usage_events BEGIN
+            INSERT INTO spent VALUES (substr({row}.created_at, 1, 10),
+            coalesce({row}.project_name, ''), {sign}{row}.cost_nano_usd)
+            ON CONFLICT (day, project_name) DO UPDATE
+            SET cost_nano = cost_nano + excluded.cost_nano; {more} END"""
+            for name, row, sign, more in (
+                ("insert", "new", "", ""),
+                ("delete", "old", "-", ""),
+                (
+                    "update",
+                    "old",
+                    "-",
+                    """INSERT INTO spent VALUES (substr(new.created_at, 1, 10),
+                    coalesce(new.project_name, ''), new.cost_nano_usd)
+                    ON CONFLICT (day, project_name) DO UPDATE
+                    SET cost_nano = cost_nano + excluded.cost_nano;""",
+                ),
+            )
+        ),
+        # What counts at an estimate because its cost is not known; no time: until its run ends.
+        """CREATE TABLE holds (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, job_id INTEGER,
+            project_name TEXT NOT NULL, estimate_nano INTEGER NOT NULL, since DATETIME)""",
+        "CREATE INDEX ix_holds_job_id ON holds (job_id)",
+        f"""INSERT INTO holds (project_name, estimate_nano, since)
+            SELECT coalesce(project_name, 'default'), {_GUESS.format(preset="preset")}, created_at
+            FROM usage_events
+            WHERE cost_source = 'none' AND created_at >= strftime('%Y-%m-01', 'now')""",
+        f"""INSERT INTO holds (job_id, project_name, estimate_nano, since)
+            SELECT job.id, projects.name, {_GUESS.format(preset="nullif(depth, '')")}, finished_at
+            FROM research_jobs AS job JOIN projects ON projects.id = project_id
+            WHERE substr(response_id, 1, 8) <> 'pending_' AND (finished_at IS NULL
+            OR (status = 'lost' AND finished_at >= strftime('%Y-%m-01', 'now')))""",
+        "DROP TABLE reservations",
+    ),
 )
 _VERSION = len(_MIGRATIONS)
 _READY = (_LAST_OLD, _VERSION)  # of a file with which there is nothing to do
@@ -3272,7 +3350,8 @@ _TROUBLE = {
     "locked": "is locked by another program; try again in a moment.",
     "damaged": "is damaged, or not a database, and was left as it is. Move it away and a new one "
     "is made, or put one of the backup-*.db files beside it in its place.",
-    "changed": "holds a trigger or a view, of which this program has none, and was left as it is. "
+    "changed": "holds a trigger or a view that is not this program's, or lacks one that is, and "
+    "was left as it is. "
     f"Remove that, {_ELSEWHERE}",
     "foreign": f"belongs to another program and was left as it is. Move it away, {_ELSEWHERE}",
     "newer": f"is a newer version's and was left as it is. Update this program, {_ELSEWHERE}",
@@ -3293,9 +3372,11 @@ _PHRASES = {
     "disk I/O": "unopened",
     "locking protocol": "unopened",
 }
-_LARGEST_KEPT = 10**15  # of any number: the sum over a lifetime of rows must stay below 2**63
 
 _RUNNING = "status NOT IN ('" + "', '".join(sorted(TERMINAL_STATUSES)) + "')"
+# Jobs whose project was deleted stay here until they have ended: their cost is still to come. No
+# project that a user names can be called so.
+_DELETED = "(deleted)"
 
 
 def _reason_of(error: BaseException) -> str:
@@ -3404,8 +3485,8 @@ def _onlooker(path: Path, timeout_s: float) -> Iterator[sqlite3.Connection]:
 def _standing(db: sqlite3.Connection, path: Path) -> tuple[str | None, int]:
     """A file's revision, None for an empty one, and version; refuses a foreign or a newer one."""
     version, application = _pragma(db, "user_version"), _pragma(db, "application_id")
-    objects = list(db.execute("SELECT type, name FROM sqlite_master"))
-    tables = {name for kind, name in objects if kind == "table"}
+    objects = list(db.execute("SELECT type, name, sql FROM sqlite_master"))
+    tables = {name for kind, name, _ in objects if kind == "table"}
     if not objects and version == 0 and application == 0:
         return None, 0
     row = None
@@ -3416,11 +3497,15 @@ def _standing(db: sqlite3.Connection, path: Path) -> tuple[str | None, int]:
     if row[0] not in _OLD_STEPS or version > _VERSION:
         raise _trouble(path, "newer")
     steps = [step for name, step in _OLD_STEPS.items() if name <= row[0]]
-    made = re.findall(r"CREATE TABLE (\w+)", str([*steps, *_MIGRATIONS[:version]]))
-    if not tables >= set(made):
+    own = [statement for step in (*steps, *_MIGRATIONS[:version]) for statement in step]
+    made, dropped = (set(re.findall(rf"{w} TABLE (\w+)", str(own))) for w in ("CREATE", "DROP"))
+    if not tables >= made - dropped:
         # Others that use the same tool for their steps have some of these tables by chance.
         raise _trouble(path, "damaged" if version else "foreign")
-    if {kind for kind, _ in objects} & {"trigger", "view"}:
+    # Caps rest on triggers of this program: they must be there, and no other that undoes them.
+    if {sql for kind, _, sql in objects if kind in {"trigger", "view"}} != {
+        statement for statement in own if statement.startswith("CREATE TRIGGER")
+    }:
         raise _trouble(path, "changed")
     return row[0], version
 
@@ -3517,6 +3602,11 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+if TYPE_CHECKING:
+    Step = Callable[[sqlite3.Connection], Any]
+_GLANCE_S = 0.05  # for writes that wait, before something is read
+
+
 class Store:
     """The database of one data folder, touched at the first use; all it raises are ToolErrors."""
 
@@ -3526,13 +3616,18 @@ class Store:
         # Threads queue here rather than in SQLite's wait for a lock, which is neither fair nor
         # quick: it sleeps and tries again.
         self._turn = threading.Lock()
-        self._door = threading.Lock()
         self._known: tuple[tuple[int, int] | None, int] | None = None  # the file and its schema
-        # One connection stays open: when the last one closes, SQLite writes its log back.
+        # One connection stays open, for writing: when the last one closes, SQLite writes its log
+        # back.
         self._idle: sqlite3.Connection | None = None
+        self._late: list[tuple[Step, Callable[[Any], Any] | None]] = []  # writes that must wait
 
     def close(self) -> None:
         """Let go of the file; a later use opens it again."""
+        with self._turn:
+            self._let_go()
+
+    def _let_go(self) -> None:
         idle, self._idle, self._known = self._idle, None, None
         if idle:
             idle.close()
@@ -3540,78 +3635,137 @@ class Store:
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection that sees one state of the data throughout, and cannot write."""
-        deadline = time.monotonic() + self._settings.busy_timeout_s
-        with self._unit("BEGIN", deadline) as db:
+        if self._late:
+            with contextlib.suppress(ToolError), self.writing(_GLANCE_S):
+                pass
+        path, deadline = database_path(self._settings), self._deadline()
+        with _explained(path), contextlib.closing(self._reader(path, deadline)) as db:
             db.execute("PRAGMA query_only = ON")
-            yield db
+            with _transaction(db, "BEGIN"):
+                yield db
+
+    def _deadline(self, timeout_s: float = float("inf")) -> float:
+        return time.monotonic() + max(0.0, min(timeout_s, self._settings.busy_timeout_s))
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """A connection that holds the write lock; what is written is kept whole or not at all."""
-        deadline = time.monotonic() + self._settings.busy_timeout_s
-        if not self._turn.acquire(timeout=self._settings.busy_timeout_s):
+    def writing(self, timeout_s: float = float("inf")) -> Iterator[sqlite3.Connection]:
+        """A connection that holds the write lock; what is written is kept whole or not at all.
+
+        What could not be written before is written first.
+        """
+        deadline = self._deadline(timeout_s)
+        with self._writers_turn(deadline), _explained(database_path(self._settings)):
+            db = self._writer(deadline)
+            left_ms = int(1000 * max(0.0, deadline - time.monotonic()))
+            try:
+                db.execute(f"PRAGMA busy_timeout = {left_ms:d}")
+                self._write_late(db)
+                with _transaction(db, "BEGIN IMMEDIATE"):
+                    yield db
+            except Exception as error:
+                if _reason_of(error) not in {"refused", "locked"}:
+                    self._let_go()
+                raise
+
+    @contextlib.contextmanager
+    def _writers_turn(self, deadline: float) -> Iterator[None]:
+        if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise _trouble(database_path(self._settings), "locked")
         try:
-            with self._unit("BEGIN IMMEDIATE", deadline) as db:
-                yield db
+            yield
         finally:
+            if self._idle and self._idle.in_transaction:
+                self._let_go()
             self._turn.release()
 
-    @contextlib.contextmanager
-    def _unit(self, begin: str, deadline: float) -> Iterator[sqlite3.Connection]:
-        """One connection, one transaction."""
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(_explained(database_path(self._settings)))
-            db = stack.enter_context(contextlib.closing(self._opened(begin, deadline)))
-            stack.enter_context(_transaction(db, begin))
-            yield db
+    def record(
+        self, step: Step, done: Callable[[Any], Any] | None = None
+    ) -> tuple[Any, str | None]:
+        """Write something that must not be lost: now, or before whatever is written next.
 
-    def _opened(self, begin: str, deadline: float) -> sqlite3.Connection:
-        """A connection to the file, which is made or adopted first if it is not the known one."""
+        Returns what the step returned, and a note for the user where it has to wait.
+        """
+        try:
+            with self.writing() as db:
+                result = step(db)
+        except ToolError as error:
+            self.write_later(step, done)
+            return None, f"Not saved yet, kept in memory: {error.message}"
+        if done is not None:
+            done(result)
+        return result, None
+
+    def write_later(self, step: Step, done: Callable[[Any], Any] | None = None) -> None:
+        """Have something written together with whatever is written next."""
+        self._late.append((step, done))
+
+    def is_late(self) -> bool:
+        """Whether something waits to be written."""
+        return bool(self._late)
+
+    def _write_late(self, db: sqlite3.Connection) -> None:
+        """Do the writes that had to wait, in their order; one that fails by itself is given up."""
+        while self._late:
+            step, done = self._late[0]
+            try:
+                with _transaction(db, "BEGIN IMMEDIATE"):
+                    result = step(db)
+            except Exception as error:
+                if _reason_of(error) != "refused":
+                    raise  # of the file, not of this step
+                done = None
+            del self._late[0]
+            if done is not None:
+                done(result)
+
+    def _reader(self, path: Path, deadline: float) -> sqlite3.Connection:
+        """A connection for reading, if need be to a file that cannot be written, or to none."""
         import sqlite3
 
-        path = database_path(self._settings)
+        if not self.makes and not database_exists(self._settings):
+            db = _connect(path, 0, "memory")
+            _upgrade(db, path)
+            return db
         try:
-            if not self.makes and not database_exists(self._settings):
-                db = _connect(path, 0, "memory")
-                _upgrade(db, path)
-                return db
-            path = data_folder(self._settings) / DATABASE
-            with self._door:
-                return self._known_connection(path, deadline)
-        except (OSError, ValueError, sqlite3.OperationalError) as error:
+            for _ in range(2):
+                if self._known is None or self._known[0] != _identity(path):
+                    with self._writers_turn(deadline):
+                        self._writer(deadline)
+                db = _connect(path, deadline - time.monotonic())
+                if self._known and _pragma(db, "schema_version") == self._known[1]:
+                    return db
+                db.close()
+                self._known = None
+            raise _trouble(path, "locked")
+        except (OSError, ValueError, ToolError, sqlite3.OperationalError):
             # In a folder where nothing can be written, what is there can still be read.
-            forbidden = isinstance(error, OSError) or _reason_of(error) in {
-                "unopened",
-                "unwritable",
-            }
-            if begin == "BEGIN" and forbidden and not _log_of(path).exists():
-                with contextlib.suppress(OSError, ValueError, sqlite3.Error):
+            if not _log_of(path).exists():
+                with contextlib.suppress(OSError, ValueError, sqlite3.Error, ToolError):
                     with _onlooker(path, 0) as db:
                         ready = _standing(db, path) == _READY
                     if ready:
                         return _connect(path, 0, "ro&immutable=1")
-            if isinstance(error, sqlite3.Error):
-                raise
+            raise
+
+    def _writer(self, deadline: float) -> sqlite3.Connection:
+        """The connection that stays open, to a file that was judged, as was its schema."""
+        try:
+            path = data_folder(self._settings) / DATABASE
+            for _ in range(2):
+                if self._idle is None or self._known is None or self._known[0] != _identity(path):
+                    self._let_go()
+                    self._idle = _prepared(path, deadline - time.monotonic())
+                    self._known = _identity(path), _pragma(self._idle, "schema_version")
+                if _pragma(self._idle, "schema_version") == self._known[1]:
+                    return self._idle
+                self._known = None
+        except (OSError, ValueError):
             folder = one_line(self._settings.data_dir, 300)
             raise ToolError(
                 "internal_error",
                 f"The data folder {folder}, or {DATABASE} in it, cannot be used. Set "
                 "PERPLEXITY_DATA_DIR to the absolute path of a folder that can be written.",
             ) from None
-
-    def _known_connection(self, path: Path, deadline: float) -> sqlite3.Connection:
-        """A connection to the file that was judged; judged again if it, or its schema, changed."""
-        for _ in range(2):
-            if self._known is None or self._known[0] != _identity(path):
-                self.close()
-                self._idle = _prepared(path, deadline - time.monotonic())
-                self._known = _identity(path), _pragma(self._idle, "schema_version")
-            db = _connect(path, deadline - time.monotonic())
-            if _pragma(db, "schema_version") == self._known[1]:
-                return db
-            db.close()
-            self._known = None
         raise _trouble(path, "locked")
 
 
@@ -3671,11 +3825,12 @@ def sqlite_version() -> tuple[int, ...]:
 # Times, values and statements.
 
 
-def now_text() -> str:
-    """The present in the stored form: UTC, `2026-10-09 21:51:07.605016`."""
-    from datetime import datetime, timezone
+def now_text(later_s: float = 0.0) -> str:
+    """The present, or so much later, as stored: UTC, `2026-10-09 21:51:07.605016`."""
+    from datetime import datetime, timedelta, timezone
 
-    return datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M:%S.%f")
+    then = datetime.now(timezone.utc) + timedelta(seconds=later_s)
+    return then.strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
 def iso(text: str) -> str:
@@ -3747,7 +3902,7 @@ def ensure_project(db: sqlite3.Connection, name: str) -> int:
     last = _number(db, "SELECT max(id) FROM projects") or 0
     # A time: the table would give a deleted project's id to the next one, and a call that is still
     # on its way would file its answer there.
-    number = max(last + 1, time.time_ns() // 10**6)
+    number = max(last + 1, time.time_ns() // 10**4)
     return _insert(db, "projects", id=number, name=name, created_at=now_text()[:19])
 
 
@@ -3757,7 +3912,9 @@ def list_projects(db: sqlite3.Connection) -> list[dict[str, Json]]:
         db,
         """SELECT name, iso(created_at) AS created_at, usd(daily_nano) AS daily_usd,
         usd(monthly_nano) AS monthly_usd, usd(call_nano) AS call_usd
-        FROM projects LEFT JOIN budgets ON project_name = name ORDER BY name""",
+        FROM projects LEFT JOIN budgets ON project_name = name WHERE name <> :deleted
+        ORDER BY name""",
+        deleted=_DELETED,
     )
 
 
@@ -3768,7 +3925,7 @@ def running_count(db: sqlite3.Connection, project_id: int) -> int:
 
 
 def delete_project(db: sqlite3.Connection, name: str) -> dict[str, Json] | None:
-    """Delete a project with all but its spend; what went and what stayed, None if it is gone."""
+    """Delete a project with all but its spend and the runs on their way; None if it is gone."""
     number = project_id(db, name)
     if number is None:
         return None
@@ -3782,6 +3939,9 @@ def delete_project(db: sqlite3.Connection, name: str) -> dict[str, Json] | None:
         """
     told = rows(db, sql, id=number)[0]
     _run(db, "UPDATE usage_events SET project_id = NULL WHERE project_id = ?", number)
+    if told["running_jobs"]:
+        sql = f"UPDATE research_jobs SET project_id = ? WHERE project_id = ? AND {_RUNNING}"
+        _run(db, sql, ensure_project(db, _DELETED), number)
     _run(db, "DELETE FROM projects WHERE id = ?", number)
     _run(db, "DELETE FROM budgets WHERE project_name = ?", name)
     return told
@@ -3830,7 +3990,7 @@ def _event_values(db: sqlite3.Connection, event: Event) -> dict[str, Json]:
     """An event's columns; an amount that cannot be stored is an unknown cost."""
     values = event._asdict()
     for name, value in values.items():
-        if isinstance(value, (int, float)) and not value <= _LARGEST_KEPT:
+        if isinstance(value, (int, float)) and not value <= LARGEST_NANO:
             values[name] = None
     if not isinstance(values["cost_nano_usd"], int):
         values.update(cost_nano_usd=0, cost_source="none")
@@ -3840,47 +4000,40 @@ def _event_values(db: sqlite3.Connection, event: Event) -> dict[str, Json]:
     return {**values, "created_at": event.created_at or now_text()}
 
 
-def _recordable(db: sqlite3.Connection, event: Event) -> Event | None:
-    """The event as the ledger takes it, with each request id once; None for a run it has."""
-    sql = "SELECT 1 FROM usage_events WHERE api = ? AND request_id = ? AND status = 'ok'"
-    if event.status != "ok" or _number(db, sql, event.api, event.request_id) is None:
-        return event
-    # A run may be seen twice; of the other APIs every call is billed, whatever id it came with.
-    return None if event.api == "agent" else event._replace(request_id=None)
-
-
 def open_event(db: sqlite3.Connection, event: Event) -> int:
     """Note a paid request before it is sent: interrupted, at unknown cost, until it is settled."""
     opened = event._replace(status="interrupted", cost_nano_usd=0, cost_source="none")
     return _insert(db, "usage_events", **_event_values(db, opened))
 
 
-def settle_event(db: sqlite3.Connection, event_id: int, event: Event) -> bool:
-    """Complete an open event; False, and the open row goes, if the run was recorded before."""
-    sql = "SELECT created_at FROM usage_events WHERE id = ? AND api = ? AND status = 'interrupted'"
-    row = _run(db, sql, event_id, event.api).fetchone()
+def settle_event(db: sqlite3.Connection, event_id: int, event: Event) -> None:
+    """Complete an open event; a new one, where the row of that number is not the one opened."""
+    sql = """SELECT created_at FROM usage_events WHERE id = :id AND api = :api
+        AND status = 'interrupted' AND created_at = coalesce(:created_at, created_at)"""
+    row = _run(db, sql, id=event_id, api=event.api, created_at=event.created_at).fetchone()
     if row is None:  # the file was replaced
-        return add_event(db, event)
-    fresh = _recordable(db, event._replace(created_at=event.created_at or row[0]))
-    if fresh is None:
-        drop_event(db, event_id)
-        return False
-    sql = f"UPDATE usage_events SET {_FIGURES} WHERE id = :id"
-    _run(db, sql, id=event_id, **_event_values(db, fresh))
-    return True
+        add_event(db, event)
+        return
+    values = _event_values(db, _with_own_id(db, event._replace(created_at=row[0])))
+    _run(db, f"UPDATE usage_events SET {_FIGURES} WHERE id = :id", id=event_id, **values)
 
 
-def drop_event(db: sqlite3.Connection, event_id: int) -> None:
-    """Remove an open event: its request was not sent."""
-    _run(db, "DELETE FROM usage_events WHERE id = ? AND status = 'interrupted'", event_id)
+def _with_own_id(db: sqlite3.Connection, event: Event) -> Event:
+    """The event without a request id that the ledger has: ids come from outside, and may repeat."""
+    sql = "SELECT 1 FROM usage_events WHERE api = ? AND request_id = ? AND status = 'ok'"
+    known = event.status == "ok" and _number(db, sql, event.api, event.request_id) is not None
+    return event._replace(request_id=None) if known else event
 
 
-def add_event(db: sqlite3.Connection, event: Event) -> bool:
-    """Record a request that has ended; False if the run was recorded before."""
-    fresh = _recordable(db, event)
-    if fresh is not None:
-        _insert(db, "usage_events", **_event_values(db, fresh))
-    return fresh is not None
+def drop_event(db: sqlite3.Connection, event_id: int, created_at: str) -> None:
+    """Remove an open event: its request was not sent, or goes on as a run."""
+    sql = "DELETE FROM usage_events WHERE id = ? AND created_at = ? AND status = 'interrupted'"
+    _run(db, sql, event_id, created_at)
+
+
+def add_event(db: sqlite3.Connection, event: Event) -> None:
+    """Record a request that has ended."""
+    _insert(db, "usage_events", **_event_values(db, _with_own_id(db, event)))
 
 
 # An index that is in the order of the groups but holds none of the figures would be followed row
@@ -3932,9 +4085,11 @@ def cost_history(
     db: sqlite3.Connection, tool: str, preset: str | None, model: str | None
 ) -> list[int]:
     """The latest known costs of such calls, at most 50; with a preset, whatever model it ran."""
-    sql = """SELECT cost_nano_usd FROM usage_events
-        WHERE tool = :tool AND preset IS :preset AND (:preset IS NOT NULL OR model IS :model)
-        AND status = 'ok' AND cost_source <> 'none' ORDER BY created_at DESC LIMIT 50"""
+    # Among the latest thousand of the tool: a model never used must not cost a walk through all.
+    sql = """SELECT cost_nano_usd FROM (SELECT * FROM usage_events WHERE tool = :tool
+        ORDER BY created_at DESC LIMIT 1000)
+        WHERE preset IS :preset AND (:preset IS NOT NULL OR model IS :model)
+        AND status = 'ok' AND cost_source <> 'none' LIMIT 50"""
     return [int(cost) for (cost,) in _run(db, sql, tool=tool, preset=preset, model=model)]
 
 
@@ -4069,7 +4224,7 @@ class JobRow(NamedTuple):
     id: int
     project_id: int
     query: str
-    depth: str
+    depth: str  # the preset; empty where a model ran
     response_id: str  # begins with PENDING until it is known
     status: str
     started_at: str
@@ -4089,9 +4244,9 @@ class JobRow(NamedTuple):
     cost_source: str | None = None
     usage_recorded: int = 0
     tool: str | None = None  # None: the older server's, which knew research only
-    chat_id: int | None = None
+    chat_id: int | None = None  # that the answer was stored in
     extra_json: str | None = None
-    event_id: int | None = None  # the ledger row opened for it
+    digest: str | None = None  # of a request that is not to be sent again while this one runs
 
     @property
     def sources(self) -> list[dict[str, Json]]:
@@ -4124,12 +4279,42 @@ def _job_values(job: JobRow) -> dict[str, Json]:
 
 
 def add_job(db: sqlite3.Connection, job: JobRow) -> int:
-    """Store a job as it stands, under a new id; the id of the one that has its response already."""
-    sql = "SELECT id FROM research_jobs WHERE response_id = ?"
-    found = _number(db, sql, job.response_id)
-    if found is not None:
-        return found
-    return _insert(db, "research_jobs", **{**_job_values(job), "id": None})
+    """Store a job as it stands, under the id it has if that is free, else under a new one."""
+    values = _job_values(job)
+    sql = "SELECT 1 FROM research_jobs WHERE id = ?"
+    if not job.id or _number(db, sql, job.id) is not None:
+        values["id"] = None
+    sql = "SELECT 1 FROM research_jobs WHERE response_id = ?"
+    if _number(db, sql, job.response_id) is not None:  # ids come from outside, and may repeat
+        values["response_id"] = PENDING + _token()
+    return _insert(db, "research_jobs", **values)
+
+
+def store_job(db: sqlite3.Connection, job: JobRow, project: str) -> int:
+    """Bring the row of a job whose reply has come to where it stands; its id.
+
+    The row may be lost by now, since another process saw no sign of life. Where the file was
+    replaced, another row may have its number.
+    """
+    sql = "SELECT response_id, project_id FROM research_jobs WHERE id = ? AND started_at = ?"
+    row = _run(db, sql, job.id, job.started_at).fetchone()
+    if row is None:
+        return add_job(db, job._replace(project_id=ensure_project(db, project)))
+    sql = "SELECT 1 FROM research_jobs WHERE response_id = ?"
+    taken = job.response_id.startswith(PENDING) or _number(db, sql, job.response_id) is not None
+    values = {
+        **_job_values(job._replace(last_checked_at=now_text())),
+        "response_id": row[0] if taken else job.response_id,
+        "project_id": job.project_id or row[1],
+    }
+    del values["cancel_requested_at"]
+    changes = ", ".join(f"{name} = :{name}" for name in values if name != "id")
+    _run(db, f"UPDATE research_jobs SET {changes} WHERE id = :id", **values)
+    return job.id
+
+
+def _token() -> str:
+    return os.urandom(16).hex()
 
 
 def _change(db: sqlite3.Connection, job_id: int, changes: str, /, **values: Json) -> bool:
@@ -4138,9 +4323,10 @@ def _change(db: sqlite3.Connection, job_id: int, changes: str, /, **values: Json
     return _run(db, sql, id=job_id, **values).rowcount == 1
 
 
-def drop_job(db: sqlite3.Connection, job_id: int) -> None:
-    """Remove a running job: its request was not sent."""
-    _run(db, f"DELETE FROM research_jobs WHERE id = ? AND {_RUNNING}", job_id)
+def drop_job(db: sqlite3.Connection, job: JobRow) -> None:
+    """Remove a job, with what is held for it: nothing was sent, or its caller has the answer."""
+    sql = "DELETE FROM research_jobs WHERE id = :id AND started_at = :started_at"
+    _run(db, sql, **{name: _job_values(job)[name] for name in ("id", "started_at")})
 
 
 def job_row(db: sqlite3.Connection, project_id: int, job_id: int) -> JobRow | None:
@@ -4166,11 +4352,33 @@ def running_jobs(db: sqlite3.Connection, project_id: int | None, limit: int) -> 
     return [_job(row) for row in _run(db, sql, project=project_id, limit=limit)]
 
 
-def running_twin(db: sqlite3.Connection, project: int, mark: str) -> JobRow | None:
+def running_twin(db: sqlite3.Connection, project: int, digest: str) -> JobRow | None:
     """The job that was started by the very same request and has not ended."""
-    sql = f"{_JOBS} WHERE project_id = ? AND extra_json = ? AND {_RUNNING} ORDER BY id LIMIT 1"
-    row = _run(db, sql, project, mark).fetchone()
+    lose_unanswered(db)
+    sql = f"{_JOBS} WHERE project_id = ? AND digest = ? AND {_RUNNING} ORDER BY id LIMIT 1"
+    row = _run(db, sql, project, digest).fetchone()
     return _job(row) if row else None
+
+
+def lose_unanswered(db: sqlite3.Connection, job_id: int | None = None) -> None:
+    """End the jobs whose request went down with the process that sent it.
+
+    One minute without a sign of life tells it, counted anew where the clock was put back.
+    """
+    of = f"(:id IS NULL OR id = :id) AND {_RUNNING} AND {_UNANSWERED}"
+    seen = "coalesce(last_checked_at, started_at)"
+    values: dict[str, Json] = {"id": job_id, "now": now_text(), "then": now_text(-PENDING_LIFE_S)}
+    sql = f"UPDATE research_jobs SET last_checked_at = :now WHERE {seen} > :now AND {of}"
+    _run(db, sql, **values)
+    sql = f"""UPDATE research_jobs SET status = 'lost', finished_at = :now, error_text = :text
+        WHERE {seen} < :then AND {of}"""
+    _run(db, sql, text=UNANSWERED_TEXT, **values)
+
+
+def keep_alive(db: sqlite3.Connection, numbers: Iterable[int]) -> None:
+    """Show other processes that the replies to these jobs are still waited for."""
+    for number in numbers:
+        _change(db, number, "last_checked_at = :now", now=now_text())
 
 
 def note_check(db: sqlite3.Connection, job_id: int, status: str, model: str | None) -> None:
@@ -4180,27 +4388,42 @@ def note_check(db: sqlite3.Connection, job_id: int, status: str, model: str | No
     _change(db, job_id, changes, status=status, model=model, now=now_text())
 
 
-def note_missing(db: sqlite3.Connection, job_id: int) -> str:
-    """Note that the provider does not know a job; since when that is so (in the shown form)."""
-    now = now_text()
+def note_missing(db: sqlite3.Connection, job_id: int) -> bool:
+    """Note that the provider does not know a job; whether that has been so for long."""
     changes = "last_checked_at = :now, missing_since = coalesce(missing_since, :now)"
-    _change(db, job_id, changes, now=now)
-    row = _run(db, "SELECT missing_since FROM research_jobs WHERE id = ?", job_id).fetchone()
-    return iso((row and row[0]) or now)
+    _change(db, job_id, changes, now=now_text())
+    sql = "SELECT 1 FROM research_jobs WHERE id = ? AND missing_since < ?"
+    return _number(db, sql, job_id, now_text(-LOST_AFTER_S)) is not None
 
 
-def finish_job(db: sqlite3.Connection, job: JobRow, event: Event | None) -> bool:
-    """End a job and record its spend; False, and nothing happens, if it had ended before."""
+def end_job(db: sqlite3.Connection, job: JobRow) -> bool:
+    """Note how a job ended; False, and nothing happens, if it had ended before.
+
+    Only what is lost may still end otherwise: its reply has come after all.
+    """
     now, lost = now_text(), job.status == "lost"
     ended = job._replace(
         finished_at=job.finished_at or now, last_checked_at=now, usage_recorded=int(not lost)
     )
-    values = _job_values(ended)
-    if not _change(db, values.pop("id"), _CHANGES, **values):
+    sql = f"""UPDATE research_jobs SET {_CHANGES} WHERE id = :id AND started_at = :started_at
+        AND ({_RUNNING} OR (status = 'lost' AND :status <> 'lost'))"""
+    return _run(db, sql, **_job_values(ended)).rowcount == 1
+
+
+def finish_job(db: sqlite3.Connection, job: JobRow, event: Event | None) -> bool:
+    """End a run and record its spend, once; False, and nothing happens, if it had ended before."""
+    if not end_job(db, job):
         return False
-    if event is not None and not lost:  # what a lost job cost is not known
-        opened = _number(db, "SELECT event_id FROM research_jobs WHERE id = ?", job.id)
-        settle_event(db, opened or 0, event)
+    sql = "SELECT project_name FROM holds WHERE job_id = ?"
+    held = _run(db, sql, job.id).fetchone()
+    cost_nano = None
+    if event is not None and job.status != "lost":  # what a lost job cost is not known
+        add_event(db, event._replace(project_name=held[0]) if held else event)
+        cost_nano = None if event.cost_source == "none" else event.cost_nano_usd
+    _settle_hold(db, "job_id", job.id, cost_nano)
+    sql = """DELETE FROM research_jobs WHERE id = ?
+        AND project_id IN (SELECT id FROM projects WHERE name = ?)"""
+    _run(db, sql, job.id, _DELETED)
     return True
 
 
@@ -4396,24 +4619,12 @@ def project_names(db: sqlite3.Connection) -> dict[int, str]:
     return dict(db.execute("SELECT id, name FROM projects"))
 
 
-def job_known(db: sqlite3.Connection, job_id: int) -> bool:
-    """Whether a job is still stored."""
-    return _number(db, "SELECT 1 FROM research_jobs WHERE id = ?", job_id) is not None
-
-
-def reopen_job(db: sqlite3.Connection, job_id: int) -> None:
-    """Take back that a job is lost: its reply has come after all."""
-    sql = """UPDATE research_jobs SET status = 'in_progress', finished_at = NULL,
-        error_text = NULL WHERE id = ? AND status = 'lost'"""
-    _run(db, sql, job_id)
-
-
 def set_budget(db: sqlite3.Connection, project: str, limits: Mapping[str, int | None]) -> None:
     """Set some of a project's caps, by their windows; None lifts one."""
     _run(db, "INSERT OR IGNORE INTO budgets (project_name) VALUES (?)", project)
     for window, limit in limits.items():
         # A cap too large to be summed with others is none that could ever bind.
-        kept = None if limit is None else min(limit, _LARGEST_KEPT)
+        kept = None if limit is None else min(limit, LARGEST_NANO)
         column = dict(zip(CAP_WINDOWS, ("daily_nano", "monthly_nano", "call_nano")))[window]
         _run(db, f"UPDATE budgets SET {column} = ? WHERE project_name = ?", kept, project)
 
@@ -4430,56 +4641,45 @@ def project_caps(db: sqlite3.Connection, project: str | None = None) -> list[Cap
     ]
 
 
-_IN_PROJECT = "(:scope = '' OR project_name = :scope)"
-_OF_SCOPE = f"created_at >= :since AND {_IN_PROJECT}"
-_SPENT = f"SELECT sum(cost_nano_usd) FROM usage_events WHERE {_OF_SCOPE}"
-_ON_ITS_WAY = f"""SELECT sum(estimate_nano) FROM reservations
-    JOIN usage_events ON usage_events.id = event_id
-    WHERE heartbeat_at > :fresh AND {_IN_PROJECT}"""
-# What ended without a known cost, and what runs in the background, whenever that began: its cost
-# will be recorded on the day it ends.
-_UNKNOWN = f"""SELECT tool, preset, model, count(*) FROM usage_events
-    WHERE cost_source = 'none' AND status <> 'interrupted' AND {_OF_SCOPE} GROUP BY 1, 2, 3
-    UNION ALL SELECT coalesce(tool, 'perplexity_research'), depth, NULL, count(*)
-    FROM research_jobs JOIN projects ON projects.id = project_id
-    WHERE (({_RUNNING} AND NOT {_UNANSWERED}) OR (status = 'lost' AND finished_at >= :since))
-    AND (:scope = '' OR projects.name = :scope) GROUP BY 1, 2"""
+_COUNTED = """SELECT (SELECT sum(cost_nano) FROM spent
+    WHERE day >= :since AND (:scope = '' OR project_name = :scope)),
+    (SELECT sum(estimate_nano) FROM holds
+    WHERE (since IS NULL OR since >= :since) AND (:scope = '' OR project_name = :scope))"""
 
 
-def cap_state(
-    db: sqlite3.Connection, cap: Cap, guess: Callable[[str, str | None, str | None], int]
-) -> CapState:
-    """What counts against a cap: known costs as spent; all else at its estimate, as reserved."""
+def cap_state(db: sqlite3.Connection, cap: Cap) -> CapState:
+    """What counts against a cap: known costs as spent, all else at its estimate as reserved."""
     if cap.window == "call":
         return CapState(cap, 0, 0)
     now = now_text()  # UTC, as the days and months of a cap are
     since = now[:7] + "-01" if cap.window == "month" else now[:10]
-    fresh = time.time() - RESERVATION_LIFE_S
-    values: dict[str, Json] = {"since": since, "scope": cap.scope, "fresh": fresh}
-    reserved = _number(db, _ON_ITS_WAY, **values) or 0
-    for tool_name, preset, model, count in _run(db, _UNKNOWN, **values).fetchall():
-        reserved += count * guess(tool_name, preset, model)
-    return CapState(cap, _number(db, _SPENT, **values) or 0, reserved)
+    spent, reserved = _run(db, _COUNTED, since=since, scope=cap.scope).fetchone()
+    return CapState(cap, spent or 0, reserved or 0)
 
 
-def reserve(db: sqlite3.Connection, event_id: int, owner: str, estimate_nano: int) -> None:
-    """Hold an estimate for a request that is about to be sent; what expired goes."""
-    now = time.time()
-    _run(db, "DELETE FROM reservations WHERE heartbeat_at <= ?", now - RESERVATION_LIFE_S)
-    held = min(estimate_nano, _LARGEST_KEPT)
-    _insert(
-        db, "reservations", event_id=event_id, owner=owner, estimate_nano=held, heartbeat_at=now
-    )
+def hold(db: sqlite3.Connection, project: str, estimate_nano: int, job_id: int | None) -> int:
+    """Count a request at its estimate from now on; what no window holds any more goes."""
+    _run(db, "DELETE FROM holds WHERE since < ?", now_text()[:7] + "-01")
+    values = {"project_name": project, "estimate_nano": min(estimate_nano, LARGEST_NANO)}
+    return _insert(db, "holds", job_id=job_id, since=now_text(), **values)
 
 
-def release(db: sqlite3.Connection, event_id: int) -> None:
-    """Let go of a request's estimate: its cost is in the ledger."""
-    _run(db, "DELETE FROM reservations WHERE event_id = ?", event_id)
+def hold_on(db: sqlite3.Connection, hold_id: int) -> None:
+    """The request is accepted as a run, and counts until that ends, in whatever window."""
+    _run(db, "UPDATE holds SET since = NULL WHERE id = ?", hold_id)
 
 
-def keep_reserved(db: sqlite3.Connection, owner: str) -> None:
-    """Say that this process is alive, so that its estimates stay held."""
-    _run(db, "UPDATE reservations SET heartbeat_at = ? WHERE owner = ?", time.time(), owner)
+def settle_hold(db: sqlite3.Connection, hold_id: int, cost_nano: int | None) -> None:
+    """Let go of an estimate once the cost is known; an unknown one counts on in its window."""
+    _settle_hold(db, "id", hold_id, cost_nano)
+
+
+def _settle_hold(db: sqlite3.Connection, key: str, number: int, cost_nano: int | None) -> None:
+    if cost_nano is None:
+        sql = f"UPDATE holds SET since = coalesce(since, ?) WHERE {key} = ?"
+        _run(db, sql, now_text(), number)
+    else:
+        _run(db, f"DELETE FROM holds WHERE {key} = ?", number)
 
 
 # ==== 10. Perplexity ==============================================================================
@@ -5863,10 +6063,32 @@ def read_vectors(body: Json, names: Sequence[str], combination: Combination) -> 
 
 
 # ==== 11. Calls ===================================================================================
-# One running tool call. A request runs in a thread of its own, a flight, so that whoever waits for
-# it may stop waiting while the request goes on: a paid request is never torn and never repeated.
-# Its ledger row is written before it is sent and settled in the flight, whoever still listens.
+# One running tool call, and the requests of it that cost money. A call has one thread, which does
+# everything; the parts of a call that go out together have one more each. A paid request is never
+# torn and never repeated: its rows are written before it is sent, it is settled by the thread that
+# sent it, whoever still waits, and its answer is a job until somebody has it.
 # Touches threads; network and storage through chapters 6 and 9.
+#
+# The states of money                          who moves it            a crash leaves
+#   nothing -> held                            open, before sending    an estimate that counts
+#   held -> nothing                            settle: was not sent    the estimate, in its window
+#   held -> recorded at its cost               settle, or a poll       the estimate, in its window
+#   held -> recorded, unknown, still held      settle: no cost came    -
+#   held -> held until its run ends            settle: goes on         a poll of any process ends it
+#
+# The states of a job                          who moves it            a crash leaves
+#   nothing -> in_progress, response pending_  open, before sending    lost, after a silent minute
+#   pending_ -> gone                           settle: was not sent    lost, after a silent minute
+#   pending_ -> queued, in_progress            settle: goes on         the run, for any poll
+#   pending_ -> completed, incomplete, failed  settle                  the answer, to be read
+#   one of these -> gone                       delivered: it was read  the answer, once more
+#   queued, in_progress -> an end              a poll; once            the next poll ends it
+#   in_progress -> lost                        a poll; the end of the process
+#   lost -> any end                            settle, a poll: it came after all
+#
+# Locks: Runtime._lock, held for moments and around nothing else; a store's writing turn.
+# Threads: one a call, MAX_WORKERS and some local ones; up to MAX_PARALLEL_PARTS a call for parts;
+# one at a time for upkeep; one for each set of vectors that is laid out.
 
 
 class ParsedReply(NamedTuple):
@@ -5878,6 +6100,11 @@ class ParsedReply(NamedTuple):
     request_id: str | None = None
     error: ToolError | None = None  # the reply came, was billed, and is a failure all the same
     running: bool = False  # a run that goes on: its cost is recorded when it ends
+    # What chapter 11 adds.
+    latency_ms: int = 0
+    job_id: int | None = None  # under which it can be read later
+    stored: Any = None  # what the plan's `store` returned
+    late: bool = False  # it did not come in time, and will be kept as the job
 
 
 class StoredAnswer(NamedTuple):
@@ -5904,246 +6131,110 @@ class RequestPlan(NamedTuple):
     preset: str | None = None
     read_timeout_s: float = READ_TIMEOUT_S
     store: Callable[[sqlite3.Connection, int, ParsedReply], Any] | None = None
-    background: bool = False  # the job comes before the request
+    background: bool = False  # the job is what the caller gets
+    unique: bool = False  # not to be sent while the same is on its way, from whatever process
     identity: str = ""  # what else tells it from another, such as the chat it belongs to
+    earlier: str = ""  # what the model reads besides, since Perplexity keeps it
     stream: bool = False  # can be followed piece by piece, if somebody listens
     estimate_nano: int | None = None  # the most it may cost, where that is known beforehand
 
 
-if TYPE_CHECKING:
-    Step = Callable[[sqlite3.Connection], Any]
+class Work:
+    """Something done in a thread of its own."""
+
+    def __init__(self, name: str, work: Callable[[], Any]) -> None:
+        self.over = threading.Event()
+        self._work = work
+        self._value: Any = None
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._value = self._work()
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            self._error = error
+        finally:
+            self.over.set()
+
+    def result(self) -> Any:
+        """What it returned; raises what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._value
 
 
-class Runtime:
-    """What all calls of a process share: settings, storage, the flights on their way."""
+class Process:
+    """What all calls of a process share: settings, storage, the paid requests on their way."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.store = Store(settings)
         self.owner = f"{os.getpid()}-{time.time_ns():x}"
-        self.catalog: tuple[float, list[Model]] | None = None
-        self.unsaved: dict[int, JobRow] = {}
-        self.homes: dict[int, str] = {}  # the projects of the jobs in memory
-        self._memory_ids = iter(range(MEMORY_JOBS + 1, sys.maxsize))
-        self.moved: dict[int, int] = {}  # jobs that storage took later: their ids before and now
-        self.pending: set[int] = set()  # jobs that wait for a reply to this process
-        self.vectors = Vectors(settings)
+        self.lock = threading.RLock()
+        self._requests: set[PaidRequest] = set()  # until storage has their end
+        self._over = threading.Condition(self.lock)
         self.outside: Any = None  # another server, whose tools are offered beside ours
-        self.capped: set[str] = set()  # projects that were seen to have spend caps
-        self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)
-        self._slots = threading.BoundedSemaphore(MAX_CARRIERS)
-        self._paid = 0
         self.is_ending = False
-        self._flying: dict[str, PaidRequest] = {}
-        self._beating = False
-        self._closed = threading.Event()
-        self._late: list[tuple[Step, Callable[[Any], Any] | None]] = []
 
     def busy(self) -> int:
         """How many paid requests are on their way."""
-        return self._paid
-
-    def stop_sending(self) -> None:
-        """Send nothing more that costs money: the process ends."""
-        self.is_ending = True
+        return sum(not request.over.is_set() for request in self._requests.copy())
 
     def settle(self, timeout_s: float) -> bool:
         """Wait until no paid request is on its way; False when the time ran out."""
-        with self._idle:
-            return self._idle.wait_for(lambda: self._paid == 0, timeout_s)
+        with self._over:
+            return self._over.wait_for(lambda: not self.busy(), timeout_s)
 
     def close(self) -> None:
-        """Record what storage refused until now, if it works again, and let go of the file."""
-        self._closed.set()
+        """Say of what is still on its way that nobody waits for it, and let go of the file."""
+        for request in self._requests.copy():
+            if not request.over.is_set():
+                self.store.write_later(request.lose)
         with contextlib.suppress(ToolError):
-            self.catch_up()
+            if self.store.is_late():
+                with self.store.writing():
+                    pass
         self.store.close()
 
-    def catch_up(self) -> None:
-        """Do the writes that failed before; ToolError where storage still refuses."""
-        with self._lock:
-            late, self._late = self._late, []
-        problem: ToolError | None = None
-        while late and (problem is None or problem.kind != "storage_busy"):
-            # A step that fails by itself must not keep the others from being written.
-            step, done = late.pop(0)
-            try:
-                self._write(step, done)
-            except ToolError as error:
-                problem = error
-                with self._lock:
-                    self._late.append((step, done))
-        if problem is not None:
-            with self._lock:
-                self._late = late + self._late
-            raise problem
+    def stop_sending(self) -> None:
+        """Send nothing more that costs money: the process ends."""
+        with self.lock:
+            self.is_ending = True
+            for request in self._requests:
+                request.given_up.set()
 
-    def _write(self, step: Step, done: Callable[[Any], Any] | None) -> Any:
-        """One transaction, and what follows once it has been committed."""
-        with self.store.writing() as db:
-            result = step(db)
-        if done is not None:
-            done(result)
-        return result
-
-    def record(
-        self, step: Step, done: Callable[[Any], Any] | None = None
-    ) -> tuple[Any, str | None]:
-        """Write something that must not be lost: now, or as soon as storage works again.
-
-        Returns what the step returned, and a note for the user where it has to wait.
-        """
-        try:
-            result = self._write(step, done)
-            if self._late:
-                with contextlib.suppress(ToolError):
-                    self.catch_up()
-            return result, None
-        except ToolError as error:
-            with self._lock:
-                self._late.append((step, done))
-            return None, f"Not saved yet, kept in memory: {error.message}"
-
-    def launch(self, flight: Request, *, paid: bool, work: Callable[[], Any]) -> None:
-        """Start a flight's thread. The caller holds one of the slots."""
-        with self._lock:
-            self._paid += paid
-
-        def carry() -> None:
-            try:
-                flight.value = work()
-            except BaseException as error:  # noqa: BLE001 - handed to whoever waits
-                flight.error = error
-            finally:
-                self._landed(flight, paid=paid)
-
-        try:
-            threading.Thread(target=carry, name="flight", daemon=True).start()
-        except RuntimeError:
-            flight.error = ToolError("internal_error", "The system allows no further threads.")
-            self._landed(flight, paid=paid)
-
-    def _landed(self, flight: Request, *, paid: bool) -> None:
-        self._slots.release()
-        flight.finish()
-        with self._idle:
-            self._paid -= paid
-            self._idle.notify_all()
-
-    def join(self, flight: PaidRequest, digest: str) -> PaidRequest:
+    def join(self, own: PaidRequest, call: Call, *, fresh: bool) -> PaidRequest:
         """The identical request that is on its way already, or this one."""
-        with self._lock:
-            first = self._flying.get(digest)
-            if first is None or (first.given_up.is_set() and not first.sent):
-                first = self._flying[digest] = flight
-            if first is not flight:
-                first.waiting += 1
-                first.given_up.clear()
-            return first
+        with self.lock:
+            call.pause(0)
+            same = (r for r in self._requests if r.digest == own.digest and r.can_be_joined())
+            request = own if fresh else next(same, own)
+            request.callers.add(call)
+            request.given_up.clear()
+            call.requests.append(request)
+            self._requests.add(request)
+            return request
 
-    def mark_sent(self, flight: PaidRequest) -> None:
-        """The request is sent from here on; Cancelled where everybody left before."""
-        with self._lock:
-            if flight.given_up.is_set() or self.is_ending:
-                raise Cancelled
-            flight.sent = True
+    def finish(self, request: PaidRequest) -> None:
+        """The request is over, though storage may not have its end yet."""
+        with self._over:
+            request.over.set()
+            self._over.notify_all()
 
-    def mark_waiting(self, flight: PaidRequest) -> None:
-        """The request is not on its way: who leaves now need not pay for it."""
-        with self._lock:
-            flight.sent = False
+    def forget(self, request: PaidRequest) -> None:
+        """Storage has how the request ended."""
+        with self.lock:
+            self._requests.discard(request)
 
-    def leave(self, flight: PaidRequest) -> None:
-        """One caller waits no more; with the last one a request is given up, if not yet sent."""
-        with self._lock:
-            flight.waiting -= 1
-            if flight.waiting <= 0:
-                flight.given_up.set()
+    def request_of(self, job_id: int) -> PaidRequest | None:
+        """The request of this process that a job stands for, until storage has its end."""
+        found = (request for request in self._requests.copy() if request.job_id == job_id)
+        return next(found, None)
 
-    def await_reply(self, number: int) -> None:
-        """Show other processes, while it lasts, that a job's reply is waited for here."""
-        if number < MEMORY_JOBS:
-            self.pending.add(number)
-            self.keep_alive()
-
-    def forget(self, flight: PaidRequest) -> None:
-        """A request that is over can no longer be joined."""
-        with self._lock:
-            for digest in [d for d, other in self._flying.items() if other is flight]:
-                del self._flying[digest]
-
-    def keep_alive(self) -> None:
-        """Tell other processes now and then that this one still holds what it reserved."""
-        with self._lock:
-            if self._beating:
-                return
-            self._beating = True
-
-        def beat() -> None:
-            while not self._closed.wait(HEARTBEAT_EVERY_S):
-                with contextlib.suppress(ToolError), self.store.writing() as db:
-                    keep_reserved(db, self.owner)
-                    for number in self.pending.copy():
-                        note_check(db, number, "in_progress", None)
-
-        threading.Thread(target=beat, name="heartbeat", daemon=True).start()
-
-    def take_slot(self, timeout_s: float) -> bool:
-        """Reserve the right to one flight."""
-        return self._slots.acquire(timeout=timeout_s)
-
-    def unsaved_of(self, project: str) -> dict[int, JobRow]:
-        """A project's jobs of which memory knows more than storage, by id."""
-        unsaved = self.unsaved.copy()
-        return {n: job for n, job in unsaved.items() if self.homes.get(n, project) == project}
-
-    def keep_unsaved(self, job: JobRow, project: str | None = None) -> int:
-        """Keep a job in memory only, under an id that no other job has or had."""
-        with self._lock:
-            number = job.id or next(self._memory_ids)
-            if project is not None:
-                self.homes[number] = project
-            self.unsaved[number] = job._replace(id=number)
-            return number
-
-
-class Request:
-    """A request in a thread of its own."""
-
-    def __init__(self) -> None:
-        self.finished = threading.Event()
-        self.given_up = threading.Event()
-        self.value: Any = None
-        self.error: BaseException | None = None
-        self._watchers: list[threading.Event] = []
-
-    def watch(self, changed: threading.Event) -> None:
-        """Have an event set when the request is over."""
-        self._watchers.append(changed)
-        if self.finished.is_set():
-            changed.set()
-
-    def finish(self) -> None:
-        """The request is over: wake whoever waits."""
-        self.finished.set()
-        for changed in self._watchers.copy():
-            changed.set()
-
-    def leave(self) -> None:
-        """Stop waiting for it."""
-        self.given_up.set()
-
-    def pause(self, seconds: float) -> None:
-        """Wait between attempts; Cancelled once nobody wants an answer that is not yet paid."""
-        if self.given_up.wait(seconds):
-            raise Cancelled
-
-    def result(self) -> Any:
-        """What the request returned; raises what it raised."""
-        if self.error is not None:
-            raise self.error
-        return self.value
+    def jobs_awaited(self) -> list[int]:
+        """The jobs whose replies this process waits for."""
+        return [request.job_id for request in self._requests.copy() if request.job_id]
 
 
 class Call:
@@ -6151,7 +6242,7 @@ class Call:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: Process,
         declared: Tool,
         progress: Callable[[str], None] | None = None,
         *,
@@ -6163,7 +6254,8 @@ class Call:
         self.declared = declared
         self.warnings: list[str] = []
         self.cancelled = threading.Event()
-        self.flights: list[PaidRequest] = []
+        self.requests: list[PaidRequest] = []
+        self.waits_for: PaidRequest | None = None  # its thread can do nothing before that is over
         # The command line is patient: no client cuts its calls off.
         self.longest_wait_s = MAX_WAIT_S if patient else self.settings.wait_s
         self.deadline = float("inf") if patient else time.monotonic() + self.settings.wait_s
@@ -6175,14 +6267,15 @@ class Call:
         self.user_said: bool | None = None
         self.agreed = False  # the arguments say that the user agrees
         self.rehearses = False  # nothing that costs is sent: Rehearsed says what would be
-        self._waits: list[threading.Event] = []
+        self.expected_nano: int | None = None  # what all its requests may cost, once agreed to
         self._progress = progress
 
     def cancel(self) -> None:
-        """Stop waiting; what is paid for goes on and is kept as a job."""
-        self.cancelled.set()
-        for changed in self._waits.copy():
-            changed.set()
+        """Want no answer: what is not sent never will be, what is goes on and stays as a job."""
+        with self.runtime.lock:
+            self.cancelled.set()
+            for request in self.requests:
+                request.leave(self)
 
     def pause(self, seconds: float) -> None:
         """Wait; Cancelled when the call is."""
@@ -6235,411 +6328,272 @@ class Call:
             raise ToolError("authentication", found.problem, todo=found.todo)
         return found.key
 
-    def wait_event(self) -> threading.Event:
-        """An event that is set when the call is cancelled, for a flight to set as well."""
-        changed = threading.Event()
-        self._waits.append(changed)
-        return changed
-
-    def start(self, flight: Request, work: Callable[[], Any], *, paid: bool) -> None:
-        """Run a request in its own thread, as soon as there is room for one more."""
-        while not self.runtime.take_slot(0.1):
-            self.pause(0)
-            if self.remaining_s() <= 0:
-                raise ToolError(
-                    "rate_limited", "Too many requests are on their way; try again in a minute."
-                )
-        self.runtime.launch(flight, paid=paid, work=work)
-
-    def landed(self, flight: Request, limit_s: float = float("inf")) -> bool:
-        """Wait for a request; False when the time ran out first."""
-        changed, end = self.wait_event(), min(self.deadline, time.monotonic() + limit_s)
-        flight.watch(changed)
-        while not flight.finished.is_set():
-            if self.cancelled.is_set():
-                flight.leave()
-                raise Cancelled
-            left = end - time.monotonic()
-            if left <= 0:
-                return False
-            changed.wait(min(left, 3600.0))
-        return True
-
     def has_paid(self) -> bool:
         """Whether something is paid for, or on its way and may be."""
-        return any(flight.sent or flight.reading is not None for flight in self.flights)
+        return any(request.sent or request.reply is not None for request in self.requests)
 
-    def rescue(self) -> None:
-        """Keep the paid answers that could not be delivered, or that nobody waits for."""
-        for flight in self.flights:
-            if flight.reading is not None or (flight.sent and not flight.finished.is_set()):
-                flight.keep_as_job()
+    def keep(self, reply: ParsedReply) -> int | None:
+        """Have an answer stay as a job though its caller gets it; the job's id."""
+        for request in self.requests:
+            if request.job_id == reply.job_id:
+                request.keep(reply)
+        return reply.job_id
+
+    def delivered(self) -> None:
+        """The caller has the answer: what was kept in case they would not get it can go."""
+        with self.runtime.lock:
+            for request in self.requests:
+                if request.over.is_set():
+                    request.callers.discard(self)
+                    request.drop()
 
 
-def free_get(call: Call, path: str) -> Reply:
+def free_get(call: Call, path: str, limit_s: float = float("inf")) -> Reply:
     """A request that costs nothing, within the call's time."""
-    key, settings = call.key(), call.settings
-    flight = Request()
-    deadline = time.monotonic() + min(max(call.remaining_s(), 0.1), 2 * settings.read_timeout_s)
-    outgoing = Outgoing("GET", path, read_timeout_s=settings.read_timeout_s, deadline=deadline)
-    call.start(flight, lambda: request(settings, key, outgoing, flight.pause), paid=False)
-    if not call.landed(flight):
-        flight.leave()
-        raise ToolError("network_timeout", "The API did not answer in time; try again.")
-    return typing.cast("Reply", flight.result())
-
-
-def caps_of(db: sqlite3.Connection, settings: Settings, project: str | None) -> list[Cap]:
-    """The caps that hold for a project, or all there are: the environment's and the projects'."""
-    variables = {
-        "day": "PERPLEXITY_BUDGET_DAILY_USD",
-        "month": "PERPLEXITY_BUDGET_MONTHLY_USD",
-        "call": "PERPLEXITY_BUDGET_CALL_USD",
-    }
-    general = [Cap("", window, nano, variables[window]) for window, nano in settings.caps]
-    return general + project_caps(db, project)
-
-
-def estimator(db: sqlite3.Connection) -> Callable[[str, str | None, str | None], int]:
-    """What a call of a tool may cost at most: by the ledger's own history where there is enough,
-    else by documented ranges.
-    """
-
-    def guess(tool_name: str, preset: str | None, model: str | None) -> int:
-        history = cost_history(db, tool_name, preset, model)
-        if len(history) >= ENOUGH_HISTORY:
-            return int(max(history) * HISTORY_MARGIN)
-        return documented_nano(preset)
-
-    return guess
-
-
-def documented_nano(preset: str | None) -> int:
-    """What a call may cost at most by the documented ranges."""
-    if preset is None:
-        return UPPER_MODEL_ESTIMATE
-    return UPPER_ESTIMATES.get(preset, UPPER_UNKNOWN_PRESET)
-
-
-def priced(call: Call, errand: RequestPlan, project: str) -> RequestPlan:
-    """An agent errand by model with the most it may cost, where anybody wants to know.
-
-    Prices come from the live list; a model that is not in it counts as the dearest known.
-    """
-    if errand.api != "agent" or errand.model is None or errand.estimate_nano is not None:
-        return errand
-    wanted, known = bool(call.settings.caps) or call.settings.confirm_nano is not None, 0
-    with contextlib.suppress(ToolError), call.store.reading() as db:
-        wanted = wanted or bool(project_caps(db, project))
-        known = len(cost_history(db, call.declared.name, None, errand.model)) if wanted else 0
-    # Enough calls like it tell more than a price list, unless a longer answer is asked for.
-    if not wanted or (known >= ENOUGH_HISTORY and "max_output_tokens" not in errand.body):
-        return errand
-    try:
-        models = catalog_of(call, refresh=False)[0]
-    except ToolError:
-        models = []
-    price = next((m.pricing for m in models if m.id == errand.model), None)
-    return errand._replace(estimate_nano=model_estimate(price, errand.body))
-
-
-def refusal_text(state: CapState, asked_nano: int) -> str:
-    """Which cap a call would pass, and what stands against it."""
-    cap, spent, reserved = state.cap, usd_text(state.spent_nano), usd_text(state.reserved_nano)
-    limit, asked = usd_text(cap.limit_nano), usd_text(asked_nano)
-    if cap.window == "call":
-        return (
-            f"This call may cost up to {asked} USD, and {cap.name} allows {limit}; nothing was "
-            "sent. Choose a cheaper depth or model, or raise the cap."
-        )
-    return (
-        f"{cap.name} is {limit} USD: {spent} is spent and {reserved} reserved in this UTC "
-        f"{cap.window}, and this call may cost up to {asked}; nothing was sent. Wait for the next "
-        f"{cap.window}, raise the cap, or choose a cheaper call."
+    timeout_s = call.settings.read_timeout_s
+    left_s = min(max(call.remaining_s() - _MARGIN_S, 0.1), 2 * timeout_s, limit_s)
+    outgoing = Outgoing(
+        "GET",
+        path,
+        read_timeout_s=timeout_s,
+        deadline=time.monotonic() + left_s,
+        look=lambda: call.pause(0),
     )
+    return request(call.settings, call.key(), outgoing, call.pause)
 
 
-class PaidRequest(Request):
-    """A request that costs money: its ledger row, and the job it becomes if nobody waits."""
+_MARGIN_S = 0.25  # for the answer itself, where a call watches its time
 
-    def __init__(self, call: Call, errand: RequestPlan, project: str) -> None:
-        super().__init__()
+
+class PaidRequest:
+    """A request that costs money: rows written before it is sent, and settled when it is over."""
+
+    def __init__(self, call: Call, plan: RequestPlan, project: str) -> None:
         self.runtime = call.runtime
-        self.errand = errand
+        self.plan = plan
         self.project = project
-        self.waiting = 1
-        self.sent = False  # an attempt is on its way, and may be billed
         self.tool = call.declared.name
-        self.started_at = now_text()
-        self.latency_ms = 0
-        self.reading: ParsedReply | None = None
-        self.failure: ToolError | None = None
-        self.stored: Any = None
+        self.digest = digest_of(plan, project)
+        self.callers: set[Call] = set()
+        self.over = threading.Event()
+        self.given_up = threading.Event()
+        self.sent = False  # an attempt is on its way, and may be billed
+        self.kept = plan.background  # somebody knows of the job, so it stays
+        self.reply: ParsedReply | None = None
+        self.error: BaseException | None = None
         self.note: str | None = None
         self.job_id: int | None = None
-        self.listener = Listener(call) if errand.stream and call.listens() else None
-        self.settled = False  # the ledger knows how it ended
-        self._billed: ParsedReply | None = None
-        self._handed_out = False  # somebody knows of the job
-        self._project_id: int | None = None
-        self._event_id: int | None = None
-        self._lock = threading.Lock()
+        self.limit_s = call.remaining_s()
+        self.expected_nano = call.expected_nano or 0
+        self.listener = Listener(call) if plan.stream and call.listens() else None
+        self.started_at = now_text()
+        self._latency_ms = 0
+        self._opened: tuple[int, int, int] | None = None  # the ids of project, event and hold
+
+    def can_be_joined(self) -> bool:
+        """Whether it is on its way, and will be sent if it has not been."""
+        return not self.over.is_set() and (self.sent or not self.given_up.is_set())
+
+    def leave(self, call: Call) -> None:
+        """One caller waits no more; with the last one a request is given up, if not yet sent."""
+        self.callers.discard(call)
+        if not self.callers:
+            self.given_up.set()
 
     def pause(self, seconds: float) -> None:
-        """As for any flight; a pause of 0 comes right before the request is sent."""
-        self.runtime.mark_waiting(self)
+        """Wait between attempts; 0 comes right before one is sent. Cancelled if nobody waits."""
+        with self.runtime.lock:
+            self.sent = False
         if seconds:
-            super().pause(seconds)
+            self.given_up.wait(seconds)
+        with self.runtime.lock:
+            if not self.callers or self.runtime.is_ending:
+                raise Cancelled
+            self.sent = not seconds
+
+    def carry(self, key: str) -> None:
+        """Send it once, read the reply, settle: in the thread of the call that came first."""
+        try:
+            ready_to_send()
+            self._open()
+        except BaseException as error:  # noqa: BLE001 - nothing was written, and nothing is sent
+            self.error = error
         else:
-            self.runtime.mark_sent(self)
+            if self._opened:
+                self._exchange(key)
+                self._settle()
+        if self._opened is None:
+            self.runtime.forget(self)
+        self.runtime.finish(self)
 
-    def leave(self) -> None:
-        """One caller waits no more; with the last one the request is given up, if not yet sent."""
-        self.runtime.leave(self)
-
-    def finish(self) -> None:
-        """The request is over: nobody can join it any more."""
-        self.runtime.forget(self)
-        self.runtime.pending.discard(self.job_id or 0)
-        super().finish()
-
-    def _open(self) -> None:
-        """Write the ledger row, as interrupted until settled; a note says where it cannot.
-
-        A run in the background gets its job before it is sent, so that no crash can lose it.
-        """
-
-        def step(db: sqlite3.Connection) -> tuple[int, int, int | None]:
-            project = ensure_project(db, self.project)
-            event = self._event("interrupted", Usage())._replace(project_id=project)
-            number = open_event(db, event)
-            self._reserve(db, number)
-            if self.job_id is not None or not self.errand.background:
-                return project, number, self.job_id
-            return project, number, add_job(db, self.job()._replace(project_id=project))
-
-        with self._lock:  # the time of the call may run out, and its job be made, meanwhile
-            try:
-                with self.runtime.store.writing() as db:
-                    opened = step(db)
-                self._project_id, self._event_id, self.job_id = opened
-                if self.job_id is not None:
-                    self.runtime.await_reply(self.job_id)
-            except ToolError as error:
-                capped = self.runtime.settings.caps or self.project in self.runtime.capped
-                if error.kind == "budget_exceeded" or capped:
-                    raise
-                if self.errand.background and self.job_id is None:
-                    self.job_id = self.runtime.keep_unsaved(self.job(), self.project)
-                self.note = f"Storage does not work: {error.message}"
-
-    def _reserve(self, db: sqlite3.Connection, event_id: int) -> None:
-        """Hold the estimate of this request, or refuse it where a cap would be passed."""
-        errand, caps = self.errand, caps_of(db, self.runtime.settings, self.project)
-        if not caps:
-            return
-        self.runtime.capped.add(self.project)
-        guess = estimator(db)
-        asked = errand.estimate_nano
-        if asked is None:
-            asked = guess(self.tool, errand.preset, errand.model)
-        for cap in caps:
-            state = cap_state(db, cap, guess)
-            if state.spent_nano + state.reserved_nano + asked > cap.limit_nano:
-                raise ToolError("budget_exceeded", refusal_text(state, asked))
-        reserve(db, event_id, self.runtime.owner, asked)
-        self.runtime.keep_alive()
-
-    def carry(self, key: str) -> ParsedReply:
-        """Send the request once, read the reply, settle the ledger; runs in the flight."""
-        errand, settings = self.errand, self.runtime.settings
-        self._open()
-        outgoing = Outgoing("POST", errand.path, errand.body, read_timeout_s=errand.read_timeout_s)
+    def _exchange(self, key: str) -> None:
+        plan, settings = self.plan, self.runtime.settings
+        outgoing = Outgoing("POST", plan.path, plan.body, read_timeout_s=plan.read_timeout_s)
         try:
             if self.listener:
                 reply = streamed(settings, key, outgoing, self)
             else:
                 reply = request(settings, key, outgoing, self.pause)
-        except Cancelled:
-            self._settle(None, None)
-            raise
-        except ToolError as error:
-            self._settle(None, error)
-            raise
-        self.latency_ms = reply.elapsed_ms
-        try:
-            reading = errand.read(reply)
-        except ToolError as error:
-            reading = ParsedReply(None, Usage(), request_id=reply.request_id, error=error)
-        self._settle(reading, reading.error)
-        if reading.error:
-            raise reading.error
-        return reading
+            self._latency_ms = reply.elapsed_ms
+            try:
+                self.reply = plan.read(reply)
+            except ToolError as error:
+                self.reply = ParsedReply(None, Usage(), request_id=reply.request_id, error=error)
+            self.error = self.reply.error
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits, once it is settled
+            self.error = error
 
-    def keep_as_job(self) -> int | None:
-        """The job under which this answer can be read, now or once it arrives."""
-        with self._lock:
-            over = self.settled and self.reading is None  # and nothing will come of it
-            if self.job_id is None and self.errand.keep is not None and not over:
-                self.job_id = self._insert_job()
-                if not self.settled:
-                    self.runtime.await_reply(self.job_id)
-            self._handed_out = True
-            return self.job_id
+    def _open(self) -> None:
+        """Write event, estimate and job in one transaction; where that fails nothing is sent.
 
-    def _settle(self, reading: ParsedReply | None, error: ToolError | None) -> None:
-        """Bring ledger, stored turn and job up to date, in one transaction.
-
-        With neither reading nor error nothing was sent, and every trace of the request goes.
+        A request that must not be sent twice takes over the job of the one that is on its way.
         """
-        with self._lock:
-            self.settled = True
-            self.reading = reading if error is None else None
-            self.failure = error
-            self._billed = reading
-            event = self._settled_event(reading, error)
+        with self.runtime.store.writing(self.limit_s - _MARGIN_S) as db:
+            project = ensure_project(db, self.project)
+            twin = running_twin(db, project, self.digest) if self.plan.unique else None
+            if twin is not None:
+                self.reply = ParsedReply(None, Usage(), running=True, job_id=twin.id)
+                self.job_id = twin.id
+                return
+            estimate_nano = self._affordable(db)
+            event_id = open_event(db, self._event("interrupted", Usage(), project))
+            job_id = None
+            if self.plan.keep is not None:
+                job_id = add_job(db, self.job()._replace(project_id=project))
+            hold_id = hold(db, self.project, estimate_nano, job_id)
+        self.job_id, self._opened = job_id, (project, event_id, hold_id)
 
-            def step(db: sqlite3.Connection) -> tuple[Any, int | None]:
-                self._write_event(db, event)
-                stored = None
-                if reading and self.errand.store and not error:
-                    project = ensure_project(db, self.project)  # it may be gone meanwhile
-                    stored = self.errand.store(db, project, reading)
-                return stored, self._write_job(db)
+    def _affordable(self, db: sqlite3.Connection) -> int:
+        """What this request may cost; refused where a cap would be passed."""
+        caps = caps_of(db, self.runtime.settings, self.project)
+        estimate_nano = estimated(db if caps else None, self.tool, self.plan)
+        for cap in caps:
+            state, asked = cap_state(db, cap), estimate_nano
+            if cap.window == "call":  # holds for all that the call is going to send
+                asked = max(asked, self.expected_nano)
+            if state.spent_nano + state.reserved_nano + asked > cap.limit_nano:
+                raise ToolError("budget_exceeded", refusal_text(state, asked))
+        return estimate_nano
 
-            result, note = self.runtime.record(step, lambda result: self._took_place(result[1]))
-            self.stored = result and result[0]
-            self.note = note or self.note
-            if note and self.job_id is not None:
-                if reading or error:
-                    self.runtime.keep_unsaved(self.job(), self.project)
-                else:
-                    self.runtime.unsaved.pop(self.job_id, None)
+    def _settle(self) -> None:
+        """Ledger, stored turn and job by what came of it: in one transaction, late if need be."""
 
-    def _took_place(self, number: int | None) -> None:
-        """The job is stored, or gone: memory lets go of it, an earlier id leads to it."""
-        former, self.job_id = self.job_id, number
-        if former is not None and number is not None and former != number:
-            self.runtime.moved[former] = number
-        self.runtime.unsaved.pop(former or number or 0, None)
-        self.runtime.pending.discard(former or 0)
+        def done(result: tuple[Any, int | None]) -> None:
+            self.job_id = result[1]
+            if self.reply:
+                self.reply = self.reply._replace(stored=result[0], job_id=result[1])
+            self.runtime.forget(self)
 
-    def _settled_event(self, reading: ParsedReply | None, error: ToolError | None) -> Event | None:
-        """The ledger row at the end; None where the request cost nothing or goes on as a run."""
-        if reading is None and error is None:
-            return None
-        if reading is not None and reading.running:
-            return None
-        if reading is not None:
-            return self._event(error.kind if error else "ok", reading.usage)
-        sent = error is not None and error.sent
-        return self._event(error.kind if error else "ok", Usage() if sent else unbilled())
+        if self.reply:
+            self.reply = self.reply._replace(latency_ms=self._latency_ms, job_id=self.job_id)
+        _, self.note = self.runtime.store.record(self._write, done)
 
-    def _event(self, status: str, usage: Usage) -> Event:
-        reading = self._billed
+    def _write(self, db: sqlite3.Connection) -> tuple[Any, int | None]:
+        """What its end changes; what `store` returned, and the job there is afterwards."""
+        project, event_id, hold_id = typing.cast("tuple[int, int, int]", self._opened)
+        reply, error, stored = self.reply, self.error, None
+        if reply is None and isinstance(error, Cancelled):  # nothing was sent
+            drop_event(db, event_id, self.started_at)
+            settle_hold(db, hold_id, 0)
+            if self.job_id:
+                drop_job(db, self.job())
+            return None, None
+        if reply and self.plan.store and not error:
+            stored = self.plan.store(db, project, reply)
+        if reply and reply.running:
+            drop_event(db, event_id, self.started_at)
+            hold_on(db, hold_id)
+        else:
+            event = self._ended_event(project)
+            settle_event(db, event_id, event)
+            known = event.cost_source != "none"
+            settle_hold(db, hold_id, event.cost_nano_usd if known else None)
+        return stored, self._write_job(db, stored) if self.job_id else None
+
+    def _ended_event(self, project: int) -> Event:
+        """The ledger's row at the end."""
+        status = "ok"
+        if self.error:
+            status = self.error.kind if isinstance(self.error, ToolError) else "internal_error"
+        if self.reply:
+            return self._event(status, self.reply.usage, project)
+        sent = not isinstance(self.error, ToolError) or self.error.sent
+        return self._event(status, Usage() if sent else unbilled(), project)
+
+    def _event(self, status: str, usage: Usage, project: int) -> Event:
         values = usage._asdict()
         values["cost_nano_usd"] = values.pop("cost_nano") or 0
         return Event(
             created_at=self.started_at,
             tool=self.tool,
-            api=self.errand.api,
+            api=self.plan.api,
             status=status,
-            latency_ms=self.latency_ms or None,
-            model=(reading and reading.model) or self.errand.model,
-            preset=self.errand.preset,
-            request_id=reading.request_id if reading else None,
-            project_id=self._project_id,
+            latency_ms=self._latency_ms or None,
+            model=(self.reply and self.reply.model) or self.plan.model,
+            preset=self.plan.preset,
+            request_id=self.reply.request_id if self.reply else None,
+            project_id=project,
             project_name=self.project,
             **values,
         )
 
-    def _write_event(self, db: sqlite3.Connection, event: Event | None) -> None:
-        """The row that was opened, settled or removed; a new one where none could be opened."""
-        if self._event_id is not None and event is None:
-            drop_event(db, self._event_id)
-        elif self._event_id is not None and event is not None:
-            settle_event(db, self._event_id, event)
-            release(db, self._event_id)
-        elif event is not None:
-            add_event(db, event._replace(project_id=ensure_project(db, self.project)))
-
     def job(self) -> JobRow:
         """The job as it stands: in progress until the reply is there."""
-        import secrets
-
-        errand, reading, failure = self.errand, self.reading, self.failure
-        number = reading.request_id if reading else None
+        plan, reply, error = self.plan, self.reply, self.error
         job = JobRow(
             id=self.job_id or 0,
-            project_id=self._project_id or 0,
-            query=errand.title,
-            depth=errand.preset or errand.model or errand.api,
-            response_id=number or PENDING + secrets.token_hex(16),
+            project_id=self._opened[0] if self._opened else 0,
+            query=plan.title,
+            depth=plan.preset or "",
+            response_id=(reply and reply.request_id) or PENDING + os.urandom(16).hex(),
             status="in_progress",
+            model=plan.model,
             started_at=self.started_at,
             tool=self.tool,
-            extra_json=dedupe_key(errand, self.project) if errand.background else None,
+            digest=self.digest if plan.unique else None,
         )
-        if failure:
-            return job._replace(status="failed", error_text=failure.message, finished_at=now_text())
-        if reading is None or errand.keep is None:
+        if error is not None and (reply is None or reply.value is None):
+            text = error.message if isinstance(error, ToolError) else "Something went wrong here."
+            return job._replace(status="failed", error_text=text, finished_at=now_text())
+        if reply is None or plan.keep is None:
             return job
-        return job_of(job, errand.keep(reading), reading.usage, reading.model)
+        return job_of(job, plan.keep(reply), reply.usage, reply.model)
 
-    def _insert_job(self) -> int:
-        """Store the job; in memory where storage refuses."""
-        job = self.job()
-        try:
-            with self.runtime.store.writing() as db:
-                project = ensure_project(db, self.project)
-                return add_job(db, job._replace(project_id=project))
-        except ToolError:
-            return self.runtime.keep_unsaved(job, self.project)
+    def _write_job(self, db: sqlite3.Connection, stored: Any) -> int:
+        """Bring the job up to date; in its project again where that was deleted meanwhile."""
+        job = self.job()._replace(project_id=0)
+        if isinstance(stored, int):
+            job = job._replace(chat_id=stored)
+        if not self.callers:  # nobody else has the answer
+            job = job._replace(project_id=ensure_project(db, self.project))
+        return store_job(db, job, self.project)
 
-    def _write_job(self, db: sqlite3.Connection) -> int | None:
-        """Bring the job that was handed out up to date, or make one if nobody waits any more."""
-        number = self.job_id
-        stored = number if number is not None and number < MEMORY_JOBS else None
-        if self._leaves_no_job():
-            if stored is not None:
-                drop_job(db, stored)
-            return None
-        if stored is not None and job_known(db, stored):
-            reopen_job(db, stored)  # another process may have taken it for lost
-            save_job(db, self.job()._replace(id=stored))
-            return stored
-        # An answer is worth a new row even where a project was deleted; a failure is only if
-        # somebody was given an id for it that storage does not know.
-        wanted = number is not None and stored is None
-        if self.reading is not None:
-            wanted = number is not None or self.given_up.is_set()
-        if self.errand.keep is None or not wanted:
-            return None
-        project = ensure_project(db, self.project)
-        return add_job(db, self.job()._replace(id=0, project_id=project))
+    def lose(self, db: sqlite3.Connection) -> None:
+        """Say in the job that this process will not bring the reply home."""
+        if self.job_id and not self.over.is_set():
+            end_job(db, self.job()._replace(status="lost", error_text=UNANSWERED_TEXT))
 
-    def _leaves_no_job(self) -> bool:
-        """Whether it was a refusal that its caller hears, or a request that nobody wanted."""
-        if self.reading is not None or self._billed is not None:
-            return False
-        return self.failure is None or not (self.failure.sent or self._handed_out)
+    def keep(self, reply: ParsedReply) -> None:
+        """Have the job stay, holding this reply, which may be that of several parts."""
+        self.kept, changed = True, self.reply is not reply
+        if changed:
+            self.reply = reply
+            self.runtime.store.record(lambda db: store_job(db, self.job(), self.project))
 
-
-def save_job(db: sqlite3.Connection, job: JobRow, event: Event | None = None) -> bool:
-    """Note how a job stands; False where it had ended before. Its end is recorded once."""
-    if not job.response_id.startswith(PENDING):
-        set_response(db, job.id, job.response_id)
-    if job.status in TERMINAL_STATUSES:
-        return finish_job(db, job, event)
-    note_check(db, job.id, job.status, job.model)
-    return True
+    def drop(self) -> None:
+        """Let the job go if nobody needs it: everybody who waited has the answer."""
+        failed_unsent = isinstance(self.error, ToolError) and not self.error.sent
+        kept = self.kept and not (self.plan.background and failed_unsent)
+        if self.job_id and self._opened and not (self.callers or kept):
+            self.kept, job = True, self.job()
+            self.runtime.store.write_later(lambda db: drop_job(db, job))
 
 
 def job_of(job: JobRow, kept: StoredAnswer, usage: Usage, model: str | None) -> JobRow:
     """A job with what a reply says of it: finished, or still running."""
     job = job._replace(
         status=kept.status,
-        model=model,
+        model=model or job.model,
         sources_json=json_text(jsonable(kept.sources), ascii_only=True) if kept.sources else None,
     )
     if kept.status not in TERMINAL_STATUSES:
@@ -6659,87 +6613,173 @@ def job_of(job: JobRow, kept: StoredAnswer, usage: Usage, model: str | None) -> 
     )
 
 
-def digest_of(errand: RequestPlan, project: str) -> str:
+def digest_of(plan: RequestPlan, project: str) -> str:
     """What makes two requests the same: where they go, what they say, and what they are kept as."""
     import hashlib
 
-    same = [errand.path, errand.body, errand.title, errand.identity, project]
+    same = [plan.path, plan.body, plan.title, plan.identity, project]
     return hashlib.sha256(json_text(jsonable(same), ascii_only=True).encode()).hexdigest()
 
 
-def dedupe_key(errand: RequestPlan, project: str) -> str:
-    """What a running job carries so that the same question is not started again beside it."""
-    return json_text({"digest": digest_of(errand, project)})
+# ---- What a call may cost
 
 
-def paid_post(
-    call: Call,
-    errand: RequestPlan,
-    project: str,
-    *,
-    fresh: bool = True,
-    limit_s: float = float("inf"),
-) -> PaidRequest:
-    """Send a paid request and wait for it; unless fresh, join an identical one on its way.
+def caps_of(db: sqlite3.Connection, settings: Settings, project: str | None) -> list[Cap]:
+    """The caps that hold for a project, or all there are: the environment's and the projects'."""
+    variables = {
+        "day": "PERPLEXITY_BUDGET_DAILY_USD",
+        "month": "PERPLEXITY_BUDGET_MONTHLY_USD",
+        "call": "PERPLEXITY_BUDGET_CALL_USD",
+    }
+    general = [Cap("", window, nano, variables[window]) for window, nano in settings.caps]
+    return general + project_caps(db, project)
 
-    A flight whose `reading` is None was handed off: the time ran out, and the answer will be
-    found under its `job_id`.
+
+def estimated(db: sqlite3.Connection | None, tool_name: str, plan: RequestPlan) -> int:
+    """The most a request may cost: as planned, else by its history if there is enough, else by
+    documented ranges.
     """
-    if call.rehearses:
-        raise Rehearsed(errand)
-    key = call.key()
-    errand = priced(call, errand, project)
-    confirm_cost(call, errand)
-    own = PaidRequest(call, errand, project)
-    flight = own if fresh else call.runtime.join(own, digest_of(errand, project))
-    call.flights.append(flight)
-    if flight is own:
-        _start_paid(call, own, key)
-    else:
-        call.warn("An identical call was on its way: this one shares its answer and its cost.")
-    if not call.landed(flight, limit_s):
-        if errand.keep is None:
-            flight.leave()
-        flight.keep_as_job()
-        if not flight.settled:
-            return flight
-        flight.finished.wait(1.0)
-    call.warn(flight.note)
-    if isinstance(flight.error, Cancelled) and not call.cancelled.is_set():
-        raise ToolError("rate_limited", "The identical call was given up; try again.")
-    flight.result()
-    return flight
+    if plan.estimate_nano is not None:
+        return plan.estimate_nano
+    known = cost_history(db, tool_name, plan.preset, plan.model) if db else []
+    if len(known) >= ENOUGH_HISTORY:
+        return int(max(known) * HISTORY_MARGIN)
+    if plan.preset is None:
+        return UPPER_MODEL_ESTIMATE
+    return UPPER_ESTIMATES.get(plan.preset, UPPER_UNKNOWN_PRESET)
 
 
-def confirm_cost(call: Call, errand: RequestPlan) -> None:
-    """Have a call that may cost more than PERPLEXITY_CONFIRM_USD confirmed."""
-    limit, asked = call.settings.confirm_nano, errand.estimate_nano
-    if limit is None:
+def confirm_cost(call: Call, plans: Sequence[RequestPlan]) -> None:
+    """Have all that a call is going to send confirmed, once, if PERPLEXITY_CONFIRM_USD wants it."""
+    if call.expected_nano is not None:
         return
-    if asked is None:
-        try:
-            with call.store.reading() as db:
-                asked = estimator(db)(call.declared.name, errand.preset, errand.model)
-        except ToolError:
-            asked = documented_nano(errand.preset)
-    if asked <= limit:
+    limit, tool_name = call.settings.confirm_nano, call.declared.name
+    with contextlib.ExitStack() as stack:
+        db = stack.enter_context(call.store.reading()) if limit is not None else None
+        asked = sum(estimated(db, tool_name, plan) for plan in plans)
+    call.expected_nano = asked
+    if limit is None or asked <= limit:
         return
     may = f"This call may cost up to {usd_text(asked)} USD"
+    if any(plan.estimate_nano is None and plan.api != "agent" for plan in plans):
+        may += f", by a guess: the price of {plans[0].model} is not known"
     if not call.confirmed(f"{may}. Go ahead?", asked):
         raise call.unconfirmed(
             f"{may}, more than PERPLEXITY_CONFIRM_USD allows unasked; nothing was sent."
         )
 
 
-def _start_paid(call: Call, flight: PaidRequest, key: str) -> None:
-    """Start a paid request; where there is no room for it, those who joined it learn it too."""
-    try:
-        call.start(flight, lambda: flight.carry(key), paid=True)
-    except BaseException as error:
-        joined = ToolError("rate_limited", "The identical call was given up; try again.")
-        flight.error = error if isinstance(error, ToolError) else joined
-        flight.finish()
-        raise
+def refusal_text(state: CapState, asked_nano: int) -> str:
+    """Which cap a call would pass, and what stands against it."""
+    cap, spent, reserved = state.cap, usd_text(state.spent_nano), usd_text(state.reserved_nano)
+    limit, asked = usd_text(cap.limit_nano), usd_text(asked_nano)
+    if cap.window == "call":
+        return (
+            f"This call may cost up to {asked} USD, and {cap.name} allows {limit}; nothing was "
+            "sent. Choose a cheaper depth or model, or raise the cap."
+        )
+    return (
+        f"{cap.name} is {limit} USD: {spent} is spent and {reserved} reserved in this UTC "
+        f"{cap.window}, and this call may cost up to {asked}; nothing was sent. Wait for the next "
+        f"{cap.window}, raise the cap, or choose a cheaper call."
+    )
+
+
+# ---- Sending
+
+
+def paid_post(call: Call, plan: RequestPlan, project: str, *, fresh: bool = True) -> ParsedReply:
+    """Send a paid request and wait for its reply; unless fresh, that of an identical one.
+
+    Where the call's time runs out first, whoever watches the clock answers in its place.
+    """
+    if call.rehearses:
+        raise Rehearsed(plan)
+    key = call.key()
+    confirm_cost(call, [plan])
+    own = PaidRequest(call, plan, project)
+    request = call.runtime.join(own, call, fresh=fresh)
+    call.waits_for = request
+    if request is own:
+        request.carry(key)
+    else:
+        call.warn("An identical call was on its way: this one shares its answer and its cost.")
+        request.over.wait()
+    call.waits_for = None
+    call.pause(0)
+    call.warn(request.note)
+    error, reply = request.error, request.reply
+    if isinstance(error, Cancelled):
+        what = "This process ends" if call.runtime.is_ending else "The identical call was given up"
+        raise ToolError("rate_limited", f"{what}; nothing was sent. Try again.")
+    # A run that failed has a job all the same, and its caller wants to know which.
+    if reply is None or (error is not None and not (plan.background and reply.value)):
+        raise typing.cast("BaseException", error)
+    return reply
+
+
+def paid_posts(
+    call: Call,
+    plans: Sequence[RequestPlan],
+    project: str,
+    parallel: int,
+    *,
+    limit_s: float = float("inf"),
+) -> list[ParsedReply]:
+    """Send several paid requests, so many at a time, and wait for them as long as there is time.
+
+    Returns their replies in order: with an `error` where one failed, `late` where one is kept as a
+    job; those that were not sent in time are missing at the end. None of them ends the others.
+    """
+    if call.rehearses:
+        raise Rehearsed(plans[0])
+    key, ends_at = call.key(), min(call.deadline - _MARGIN_S, time.monotonic() + limit_s)
+    confirm_cost(call, plans)
+    waiting, requests, changed = iter(plans), list[PaidRequest](), threading.Event()
+
+    def work_off() -> None:
+        while time.monotonic() < ends_at:
+            with call.runtime.lock:
+                plan = next(waiting, None)
+                if plan is None:
+                    return
+                request = PaidRequest(call, plan, project)
+                requests.append(call.runtime.join(request, call, fresh=True))
+            request.carry(key)
+            changed.set()
+
+    parts = [Work("part", work_off) for _ in range(min(parallel, len(plans)))]
+    while (left_s := ends_at - time.monotonic()) > 0 and not all(p.over.is_set() for p in parts):
+        over = sum(request.over.is_set() for request in requests.copy())
+        if over == len(plans):
+            break
+        if len(plans) > 1:
+            call.report(f"{over} of {len(plans)} requests are answered")
+        call.pause(0)
+        changed.wait(min(left_s, _PARTS_LOOK_S))
+        changed.clear()  # before the next count: who is over after it sets the event again
+    call.pause(0)
+    with call.runtime.lock:
+        return [_part_reply(call, request) for request in requests]
+
+
+_PARTS_LOOK_S = 1.0  # between looks at parts that may have ended without an answer
+
+
+def _part_reply(call: Call, request: PaidRequest) -> ParsedReply:
+    """What has become of one request of several, now that the time is up or it is over."""
+    call.warn(request.note)
+    if request.over.is_set():
+        reply, error = request.reply, request.error
+        if error is not None and not isinstance(error, ToolError):
+            raise error
+        return (reply or ParsedReply(None, Usage()))._replace(error=error)
+    if not request.sent:
+        request.leave(call)
+        text = "It was not sent, the time was over."
+        return ParsedReply(None, Usage(), error=ToolError("network_timeout", text))
+    request.kept = True
+    return ParsedReply(None, Usage(), late=True, job_id=request.job_id)
 
 
 class Rehearsed(BaseException):
@@ -6754,6 +6794,38 @@ class Outcome(NamedTuple):
     kind: Kind | None = None
     detail: str = ""  # for the log: never holds anything a user or page wrote
     bare: str = ""  # what failed, without the advice that is for clients
+
+
+def handed_off(call: Call) -> Outcome | None:
+    """What a call whose time is over is answered: where its answer will be found.
+
+    None where the call is about to answer by itself. Its thread goes on and settles its request.
+    """
+    with call.runtime.lock:
+        request = call.waits_for
+        if request is None or request.over.is_set():
+            return None
+        sent, request.kept = request.sent, request.kept or request.sent
+        call.cancel()
+    waited = f"No answer yet after {call.settings.wait_s:.0f} s"
+    if not sent:
+        text = f"{waited}: the request was not sent by then, and will not be. Try again later."
+        return failure(call.declared, ToolError("network_timeout", text))
+    if request.job_id is None:
+        text = f"{waited}. What was sent is paid for once and recorded; try again later."
+        return failure(call.declared, ToolError("network_timeout", text, sent=True))
+    warning = late_text(call, request.job_id, request.project)
+    shown: dict[str, Json] = {"status": "in_progress", "job_id": request.job_id}
+    return Outcome({**shown, "warnings": [*call.warnings, warning]}, warning)
+
+
+def late_text(call: Call, job_id: int | None, project: str) -> str:
+    """Says that an answer is still on its way and how to get it."""
+    where = json_text({"action": "result", "job_id": job_id, "project": project})
+    return (
+        f"No answer yet after {call.settings.wait_s:.0f} s. The request goes on, is paid for once "
+        f"and its answer will be kept as job {job_id}: do not ask again, call {PREFIX}jobs {where}"
+    )
 
 
 def help_hint(declared: Tool) -> str:
@@ -6787,11 +6859,9 @@ def run_tool(call: Call, raw: Mapping[str, Json]) -> Outcome:
         return Outcome(structured, result.text())
     except ToolError as error:
         return failure(declared, error)
-    except Cancelled:
-        call.rescue()
-        raise
     except Exception as error:  # noqa: BLE001 - the boundary at which nothing may escape
-        call.rescue()
+        for request in call.requests:
+            request.kept = True
         sentence = (
             "Something unexpected went wrong inside this server. A paid answer, if there was one, "
             "is kept: see perplexity_jobs list. Please report the line that the log names."
@@ -6808,7 +6878,132 @@ def place_of(error: BaseException) -> str:
     return f"{type(error).__name__} in line {line}"
 
 
-# ---- Runs in the background
+# ---- Answers that arrive piece by piece
+
+
+class Listener:
+    """Tells whoever waits what the events of a stream mean; its failures harm no request."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._pages = 0
+        self._writing = False
+
+    def notice(self, event: dict[str, Json]) -> None:
+        """Pass on a piece of the answer, or how far the run is."""
+        if self._call.cancelled.is_set():
+            return
+        with contextlib.suppress(Exception):
+            delta = event.get("delta")
+            if event["type"] == "response.output_text.delta" and isinstance(delta, str):
+                self._write(delta)
+            else:
+                self._work(event)
+
+    def _write(self, delta: str) -> None:
+        if not self._writing:
+            self._writing = True
+            self._call.report("writing the answer")
+        if self._call.hear:
+            self._call.hear(delta)
+
+    def _work(self, event: dict[str, Json]) -> None:
+        """Searches by their words, which are the model's; of pages only their number."""
+        kind = str(event["type"]).rpartition(".")[2]
+        if kind == "search_queries":
+            queries = [text for text in list_in(event, "queries") if isinstance(text, str)]
+            self._call.report(one_line(f"searching: {'; '.join(queries)}", 200))
+        elif kind == "fetch_url_queries":
+            self._call.report(f"reading {len(list_in(event, 'urls'))} pages")
+        elif kind in {"search_results", "people_search_results"}:
+            self._pages += len(list_in(event, "results"))
+            self._call.report(f"{self._pages} sources found")
+
+
+def _last_body(event: dict[str, Json], known: dict[str, Json]) -> dict[str, Json]:
+    """The run as the event that ends its stream shows it."""
+    body = object_in(event, "response") or known
+    if event["type"] == "response.completed":
+        return body
+    error = event.get("error") or body.get("error")
+    status = str(event["type"]).rpartition(".")[2]
+    ended = status if status in {"incomplete", "cancelled"} else "failed"
+    plain_error = error or ({"message": text_in(event, "message")} if status == "error" else None)
+    return {**body, "status": ended, "error": plain_error}
+
+
+def streamed(settings: Settings, key: str, outgoing: Outgoing, request: PaidRequest) -> Reply:
+    """Send a request whose reply is a stream, follow it, and return what it adds up to."""
+    began, known = time.monotonic(), dict[str, Json]()
+    last: dict[str, Json] = {}
+    for last in stream(settings, key, outgoing, request.pause):
+        if last["type"] in {"response.created", "response.in_progress"}:
+            known = object_in(last, "response") or known
+        elif request.listener:
+            request.listener.notice(last)
+    elapsed_ms = round(1000 * (time.monotonic() - began))
+    return Reply(200, _last_body(last, known), None, elapsed_ms)
+
+
+# ==== 12. Runs and caches =========================================================================
+# Runs that go on at Perplexity, looked at until they have ended; and what a process keeps in memory
+# between calls: the model list with its prices, and vectors laid out for searching.
+# Touches threads; network and storage through chapters 6, 9 and 11.
+
+
+class Runtime(Process):
+    """A process with what it keeps in memory, and what it does now and then."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.models = ModelList()
+        self.vectors = Vectors(settings)
+        self.log: Callable[[str], None] = lambda _sentence: None
+        self.closing = threading.Event()
+        self._upkeep: Work | None = None
+        self._kept_at = self._observed_at = time.monotonic()
+
+    def close(self) -> None:
+        """As a process, after the last look at a run."""
+        self.closing.set()
+        super().close()
+
+    def upkeep_due_s(self) -> float:
+        """Seconds until `beat` has something to do."""
+        now, due = time.monotonic(), float("inf")
+        if self.store.is_late():
+            due = self._kept_at + LATE_EVERY_S
+        elif self.busy():
+            due = self._kept_at + HEARTBEAT_EVERY_S
+        if self.settings.observe:
+            due = min(due, self._observed_at + OBSERVE_EVERY_S)
+        return max(0.0, due - now)
+
+    def beat(self) -> None:
+        """Do what is due, in a thread of its own: called by whoever looks at the clock anyway."""
+        with self.lock:
+            if self.upkeep_due_s() > 0 or (self._upkeep and not self._upkeep.over.is_set()):
+                return
+            with contextlib.suppress(RuntimeError):  # the system allows no further threads
+                self._upkeep = Work("upkeep", self._keep_up)
+
+    def _keep_up(self) -> None:
+        """Show signs of life, write what is late, and look at the runs of the data folder."""
+        self._kept_at = time.monotonic()
+        try:
+            if self.store.is_late() or self.busy():
+                with self.store.writing() as db:
+                    keep_alive(db, self.jobs_awaited())
+            if self.settings.observe and self._kept_at >= self._observed_at + OBSERVE_EVERY_S:
+                self._observed_at = self._kept_at
+                observe(self)
+        except (ToolError, Cancelled):
+            pass  # there is a next time
+        except Exception as error:  # noqa: BLE001 - the next round must come
+            self.log(f"upkeep failed: {place_of(error)}")
+
+
+# ---- Runs
 
 
 class PollResult(NamedTuple):
@@ -6821,8 +7016,8 @@ class PollResult(NamedTuple):
 
 
 def run_kept(run: Run) -> StoredAnswer:
-    """A run as a job keeps it, at any stage."""
-    status = "failed" if run.error and run.status not in TERMINAL_STATUSES else run.status
+    """A run as a job keeps it, at any stage; one with an error has failed, whatever it says."""
+    status = "failed" if run.error and run.status not in {"cancelled", "lost"} else run.status
     error = run.error if status in {"failed", "cancelled"} else None
     extra = {"warnings": run.warnings} if run.warnings else {}
     return StoredAnswer(status, run.answer, run.sources, run.incomplete_reason, error, extra)
@@ -6840,7 +7035,7 @@ def _job_event(job: JobRow, run: Run, project: str) -> Event:
         status="ok" if ended_well else "unexpected_response",
         latency_ms=int(age_s(job.started_at) * 1000),
         model=run.model,
-        preset=job.depth,
+        preset=job.depth or None,
         request_id=job.response_id,
         project_id=job.project_id,
         project_name=project,
@@ -6848,36 +7043,34 @@ def _job_event(job: JobRow, run: Run, project: str) -> Event:
     )
 
 
-def _missing(runtime: Runtime, job: JobRow) -> PollResult:
-    """A run the API does not know: at first perhaps not yet, later lost."""
-
-    def step(db: sqlite3.Connection) -> str:
-        return note_missing(db, job.id)
-
-    lost = job.missing_since is not None and age_s(job.started_at) >= LOST_AFTER_S
-    if not lost:
-        _, note = runtime.record(step)
-        return PollResult(
-            job, note=note or "The API does not know this run yet; check again later."
-        )
+def _missing(runtime: Process, job: JobRow) -> PollResult:
+    """A run the API does not know: at first perhaps not yet, after long lost."""
+    if job.status == "lost":
+        return PollResult(job)
+    for_long, note = runtime.store.record(lambda db: note_missing(db, job.id))
+    if not for_long:
+        text = "The API does not know this run yet; check again later."
+        return PollResult(job, note=note or text)
     gone = job._replace(status="lost", finished_at=now_text(), error_text="The API lost this run.")
-    _, note = runtime.record(lambda db: save_job(db, gone))
+    _, note = runtime.store.record(lambda db: finish_job(db, gone, None))
     return PollResult(gone, note=note)
 
 
-def _is_cut(body: Json, run: Run) -> bool:
-    """A finished run without the list its answer belongs into: a garbled reply, not an end."""
-    return run.status == "completed" and not isinstance(body.get("output"), list)
+def is_over(job: JobRow) -> bool:
+    """Whether nothing can change any more: what is lost may still turn up, if it has an id."""
+    if job.status == "lost":
+        return job.response_id.startswith(PENDING)
+    return job.status in TERMINAL_STATUSES
 
 
 def poll_run(
-    runtime: Runtime, job: JobRow, project: str, fetch: Callable[[str], Reply]
+    runtime: Process, job: JobRow, project: str, fetch: Callable[[str], Reply]
 ) -> PollResult:
     """Fetch a running job once and note what it shows; the end is recorded exactly once.
 
     A ToolError leaves the job as it was, so that the next look can succeed.
     """
-    if job.status in TERMINAL_STATUSES:
+    if is_over(job):
         return PollResult(job)
     if job.response_id.startswith(PENDING):
         return _unanswered_job(runtime, job)
@@ -6886,214 +7079,185 @@ def poll_run(
     try:
         reply = fetch(f"{AGENT_PATH}/{job.response_id}")
     except ToolError as error:
-        if error.status == 404:
+        if error.kind == "not_found":
             return _missing(runtime, job)
         raise
     run = read_run(reply.body)
-    if _is_cut(reply.body, run) or run.id not in {None, job.response_id}:
+    # A finished run without the list its answer belongs into is a garbled reply, not an end.
+    cut_off = run.status == "completed" and not isinstance(reply.body.get("output"), list)
+    if cut_off or run.id not in {None, job.response_id}:
         raise ToolError("unexpected_response", "The API's reply is garbled; check again later.")
     seen = job_of(job, run_kept(run), run.usage, run.model)
-    event = _job_event(job, run, project) if run.finished else None
-    _, note = runtime.record(
-        lambda db: save_job(db, seen, event), lambda _: runtime.unsaved.pop(seen.id, None)
-    )
-    if note and run.finished:
-        runtime.keep_unsaved(seen)
+
+    def note_it(db: sqlite3.Connection) -> None:
+        if run.finished:
+            finish_job(db, seen, _job_event(job, run, project))
+        else:
+            note_check(db, seen.id, seen.status, seen.model)
+
+    _, note = runtime.store.record(note_it)
     return PollResult(seen, run.searches, run.fetches, note)
 
 
-def _unanswered_job(runtime: Runtime, job: JobRow) -> PollResult:
+def _unanswered_job(runtime: Process, job: JobRow) -> PollResult:
     """A job whose request is still on its way, or went down with the process that sent it."""
-    alive = min(age_s(job.last_checked_at or job.started_at), age_s(job.started_at))
-    if job.id in runtime.pending or alive < PENDING_LIFE_S:
-        return PollResult(job, note="The request is still on its way.")
-    text = "The process that sent it ended before the reply came; it may have been billed."
-    gone = job._replace(status="lost", finished_at=now_text(), error_text=text)
-    _, note = runtime.record(lambda db: save_job(db, gone))
-    return PollResult(gone, note=note)
+    if runtime.request_of(job.id) is None:
+        runtime.store.record(lambda db: lose_unanswered(db, job.id))
+        with runtime.store.reading() as db:
+            job = job_row(db, job.project_id, job.id) or job
+    running = job.status not in TERMINAL_STATUSES and job.response_id.startswith(PENDING)
+    return PollResult(job, note="The request is still on its way." if running else None)
 
 
-def poll(call: Call, job: JobRow, project: str) -> PollResult:
-    """Look at a job on behalf of a call, within its time."""
-    return poll_run(call.runtime, job, project, functools.partial(free_get, call))
+def stored_job(runtime: Process, project: str, number: int) -> JobRow | None:
+    """A job of a project as it stands, also where storage does not know yet that it has ended."""
+    with runtime.store.reading() as db:
+        owner = project_id(db, project)
+        job = job_row(db, owner, number) if owner is not None else None
+    return as_known(runtime, job) if job else None
 
 
-def _first_sight(call: Call, job: JobRow, project: str, *, patient: bool) -> PollResult:
-    """The first look; one that fails is looked past where there is time for another."""
-    try:
-        return poll(call, job, project)
-    except ToolError as error:
-        if not patient:
-            raise
-        return PollResult(job, note=error.message)
-
-
-_WORTH_STALE = frozenset({"rate_limited", "upstream_failure", "network_timeout"})
-
-
-def catalog_of(call: Call, *, refresh: bool) -> tuple[list[Model], float, bool]:
-    """The model list, its age in seconds, and whether it is an old one shown for want of a new."""
-    cached, now = call.runtime.catalog, time.monotonic()
-    if cached and not refresh and now - cached[0] < call.settings.catalog_ttl_s:
-        return cached[1], now - cached[0], False
-    try:
-        models = read_models(free_get(call, MODELS_PATH).body)
-    except ToolError as error:
-        age = now - cached[0] if cached else 0.0
-        usable = error.kind in _WORTH_STALE and age < call.settings.catalog_max_stale_s
-        if cached is None or not usable:
-            raise
-        return cached[1], age, True
-    call.runtime.catalog = (time.monotonic(), models)
-    return models, 0.0, False
+def as_known(runtime: Process, job: JobRow) -> JobRow:
+    """The job as it is known here: its request may have ended, though storage refuses its end."""
+    request = runtime.request_of(job.id)
+    known = request and request.over.is_set() and not isinstance(request.error, Cancelled)
+    return request.job() if request and known else job
 
 
 def watch(
     call: Call, job: JobRow, project: str, wait_s: float, tell: Callable[[PollResult], str]
 ) -> PollResult:
-    """Look at a job until it ends or the time is up; a failed look within it is looked past."""
+    """Look at a job until it ends or the time is up; a failed look within it is looked past.
+
+    Every look begins with the row as it is by now: another process may have ended it.
+    """
     end = min(time.monotonic() + wait_s, call.deadline - 1.0)
-    pause_s = POLL_FIRST_S
-    seen = _first_sight(call, job, project, patient=end > time.monotonic() + pause_s)
-    while seen.job.status not in TERMINAL_STATUSES and (left := end - time.monotonic()) > 0:
-        call.report(tell(seen))
-        call.pause(min(pause_s, left))
-        pause_s = min(pause_s * POLL_GROWTH, POLL_LAST_S)
+    fetch, pause_s = functools.partial(free_get, call), POLL_FIRST_S
+    seen = PollResult(job)
+    while True:
         try:
-            seen = poll(call, seen.job, project)
+            seen = poll_run(call.runtime, seen.job, project, fetch)
         except ToolError as error:
+            if end <= time.monotonic() + pause_s and seen.note is None:
+                raise
             seen = seen._replace(note=error.message)
-    return seen
+        unanswered = seen.job.response_id.startswith(PENDING)  # a look at the database is cheap
+        left_s = end - time.monotonic()
+        if seen.job.status in TERMINAL_STATUSES or left_s <= 0:
+            return seen
+        call.report(tell(seen))
+        call.pause(min(LOOK_S if unanswered else pause_s, left_s))
+        if not unanswered:
+            pause_s = min(pause_s * POLL_GROWTH, POLL_LAST_S)
+        seen = seen._replace(job=stored_job(call.runtime, project, seen.job.id) or seen.job)
 
 
-class Observer:
-    """Settles the running jobs of the data folder now and then: quiet, bounded, free.
+def observe(runtime: Runtime) -> int:
+    """Settle the runs of the data folder that were looked at longest ago; how many have ended.
 
-    A lease in the database lets one process at a time do it.
+    Quiet, bounded, free; a lease in the database lets one process at a time do it.
     """
+    settings, key = runtime.settings, find_key(runtime.settings).key
+    if key is None or settings.problems or not database_exists(settings):
+        return 0
+    with runtime.store.writing() as db:
+        lose_unanswered(db)
+        mine = take_lease(db, "observer", runtime.owner, 2 * OBSERVE_EVERY_S)
+        jobs = running_jobs(db, None, MAX_REFRESH) if mine else []
+        names = project_names(db) if jobs else {}
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._stop = threading.Event()
+    def pause(seconds: float) -> None:
+        if runtime.closing.wait(seconds):
+            raise Cancelled
 
-    def start(self) -> None:
-        """Begin, after the first pause: nothing is fetched before a client has been answered."""
-        if self._runtime.settings.observe:
-            threading.Thread(target=self._loop, name="observer", daemon=True).start()
+    def fetch(path: str) -> Reply:
+        return request(settings, key, Outgoing("GET", path), pause)
 
-    def stop(self) -> None:
-        """End before the next look."""
-        self._stop.set()
-
-    def _loop(self) -> None:
-        while not self._stop.wait(OBSERVE_EVERY_S):
-            with contextlib.suppress(ToolError, Cancelled):
-                self.round()
-
-    def round(self) -> int:
-        """One look at the jobs that were looked at longest ago; how many were settled."""
-        runtime = self._runtime
-        runtime.catch_up()
-        key = find_key(runtime.settings).key
-        if key is None or runtime.settings.problems or not database_exists(runtime.settings):
-            return 0
-        with runtime.store.writing() as db:
-            mine = take_lease(db, "observer", runtime.owner, 2 * OBSERVE_EVERY_S)
-            jobs = running_jobs(db, None, MAX_REFRESH) if mine else []
-            names = project_names(db) if jobs else {}
-        return sum(self._settled(job, names.get(job.project_id, ""), key) for job in jobs)
-
-    def _settled(self, job: JobRow, project: str, key: str) -> bool:
-        settings = self._runtime.settings
-
-        def wait(seconds: float) -> None:
-            if self._stop.wait(seconds):
-                raise Cancelled
-
-        def fetch(path: str) -> Reply:
-            return request(settings, key, Outgoing("GET", path), wait)
-
+    ended = 0
+    for job in jobs:
         with contextlib.suppress(ToolError):
-            seen = poll_run(self._runtime, job, project, fetch)
-            return seen.job.status in TERMINAL_STATUSES
-        return False
+            seen = poll_run(runtime, job, names.get(job.project_id, ""), fetch)
+            ended += seen.job.status in TERMINAL_STATUSES
+    return ended
 
 
-# ---- Several paid requests in one call
+def vectors_of(call: Call) -> Vectors:
+    """What the process of a call keeps laid out."""
+    return typing.cast("Runtime", call.runtime).vectors
 
 
-def _launched(call: Call, key: str, flight: PaidRequest) -> bool:
-    """Start a request if there is a slot for it."""
-    if not call.runtime.take_slot(0.1):
-        return False
-    call.flights.append(flight)
-    call.runtime.launch(flight, paid=True, work=lambda: flight.carry(key))
-    return True
+# ---- The model list
 
 
-def _give_up(flights: Sequence[PaidRequest]) -> NoReturn:
-    """Nobody waits any more: what has not been sent never will be, what has becomes a job."""
-    for flight in flights:
-        flight.given_up.set()
-    raise Cancelled
+class ModelList:
+    """The API's models with their prices, fetched by one call at a time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.known: tuple[float, list[Model]] | None = None  # when it was fetched, and what came
+        self.failed_at = float("-inf")
 
 
-def _hand_over(call: Call, flight: PaidRequest) -> None:
-    """Keep a late answer as a job, and pass on what the flight has to say about storage."""
-    if not flight.finished.is_set():
-        flight.keep_as_job()
-        if flight.reading is None and flight.failure is None:
-            return
-        flight.finished.wait(1.0)
-    if flight.error is not None and not isinstance(flight.error, ToolError):
-        raise flight.error
-    call.warn(flight.note)
+_WORTH_STALE = frozenset({"rate_limited", "upstream_failure", "network_timeout"})
 
 
-def _fly_all(call: Call, flights: Sequence[PaidRequest], parallel: int) -> int:
-    """Send the requests in order and wait for all; how many were sent before the time ran out."""
-    key, changed, sent, landed = call.key(), call.wait_event(), 0, 0
-    for flight in flights:
-        flight.watch(changed)  # whichever lands first ends the wait
-    while landed < len(flights) and call.remaining_s() > 0:
-        if call.cancelled.is_set():
-            _give_up(flights[:sent])
-        if sent < len(flights) and sent - landed < parallel:
-            sent += _launched(call, key, flights[sent])
-        else:
-            call.report(f"{landed} of {len(flights)} requests are answered")
-            changed.wait(max(0.0, min(call.remaining_s(), 3600.0)))
-            # Cleared before the count: who lands after it sets the event again.
-            changed.clear()
-        landed = sum(flight.finished.is_set() for flight in flights)
-    return sent
+def catalog_of(
+    call: Call, *, refresh: bool, limit_s: float = float("inf")
+) -> tuple[list[Model], float, bool]:
+    """The model list, its age in seconds, and whether it is an old one shown for want of a new."""
+    catalog, asked_at = typing.cast("Runtime", call.runtime).models, time.monotonic()
+    if not catalog.lock.acquire(timeout=max(0.1, min(limit_s, call.remaining_s(), MAX_WAIT_S))):
+        raise ToolError("network_timeout", "The model list did not come in time; try again.")
+    try:  # who waited here finds what the other fetched
+        known, now = catalog.known, time.monotonic()
+        fresh = known and now - known[0] < call.settings.catalog_ttl_s
+        if known and (known[0] >= asked_at or (fresh and not refresh)):
+            return known[1], now - known[0], False
+        try:
+            models = read_models(free_get(call, MODELS_PATH, limit_s).body)
+        except ToolError as error:
+            catalog.failed_at = now
+            age = now - known[0] if known else 0.0
+            usable = error.kind in _WORTH_STALE and age < call.settings.catalog_max_stale_s
+            if known is None or not usable:
+                raise
+            return known[1], age, True
+        catalog.known = (time.monotonic(), models)
+        return models, 0.0, False
+    finally:
+        catalog.lock.release()
 
 
-def paid_posts(
-    call: Call, errands: Sequence[RequestPlan], project: str, parallel: int
-) -> list[PaidRequest]:
-    """Send several paid requests, so many at a time, and wait for all of them.
+def priced(call: Call, plan: RequestPlan, project: str) -> RequestPlan:
+    """A run by model with the most it may cost, where anybody wants to know.
 
-    Returns their flights in order; those that the time did not allow to be sent are missing at the
-    end. A flight that failed has its `error`; one with neither `error` nor `reading` was handed
-    off, as by paid_post. None of them ends the others.
+    Prices come from the live list; a model that is not in it counts as the dearest known. Enough
+    calls like it tell more than a price list does, but never less than this very input costs.
     """
-    if call.rehearses:
-        raise Rehearsed(errands[0])
-    known = [errand.estimate_nano for errand in errands]
-    total = sum(cost or 0 for cost in known) if None not in known else None
-    confirm_cost(call, errands[0]._replace(estimate_nano=total))
-    flights = [PaidRequest(call, errand, project) for errand in errands]
-    sent = _fly_all(call, flights, parallel)
-    if not sent:
-        text = "Too many requests are on their way; try again in a minute."
-        raise ToolError("rate_limited", text)
-    for flight in flights[:sent]:
-        _hand_over(call, flight)
-    return flights[:sent]
+    if plan.api != "agent" or plan.model is None or plan.estimate_nano is not None:
+        return plan
+    wanted, known = bool(call.settings.caps) or call.settings.confirm_nano is not None, list[int]()
+    with contextlib.suppress(ToolError), call.store.reading() as db:
+        wanted = wanted or bool(project_caps(db, project))
+        known = cost_history(db, call.declared.name, None, plan.model) if wanted else []
+    if not wanted:
+        return plan
+    catalog, models = typing.cast("Runtime", call.runtime).models, list[Model]()
+    if time.monotonic() - catalog.failed_at > CATALOG_PAUSE_S or catalog.known:
+        with contextlib.suppress(ToolError):
+            models = catalog_of(call, refresh=False, limit_s=CATALOG_LIMIT_S)[0]
+    price = next((m.pricing for m in models if m.id == plan.model), None)
+    if not models and plan.model == call.settings.model:
+        return plan  # the documented estimate is made for it
+    body, least = plan.body, 0
+    if len(known) >= ENOUGH_HISTORY and "max_output_tokens" not in body:
+        least, body = int(max(known) * HISTORY_MARGIN), {"input": body["input"]}
+        body["max_output_tokens"] = 1
+    most = max(least, model_estimate(price, body, plan.earlier))
+    return plan._replace(estimate_nano=most)
 
 
-# ---- vector cache
+# ---- Vectors laid out for searching
 # A search compares the query with every vector of a combination. Reading them and laying them out
 # takes several times as long as comparing, so those searched last stay laid out. Count and largest
 # id of the rows tell whether that still holds, whichever process wrote: ids are never used twice,
@@ -7166,7 +7330,7 @@ class Vectors:
         self._lock = threading.Lock()
         self._loaded: dict[VectorSet, LoadedVectors] = {}  # the least recently used first
         self._turns: dict[str, threading.Lock] = {}
-        self._aloft: dict[str, list[Request]] = {}
+        self._aloft: dict[str, list[PaidRequest]] = {}
 
     def prefetch(self, store: Store, wanted: VectorSet, state: tuple[int, int]) -> None:
         """Lay out what is not, in a thread of its own, while the caller waits for an answer."""
@@ -7177,7 +7341,7 @@ class Vectors:
 
         known = self._loaded.get(wanted)
         if (known is None or known.state != state) and not self._lock.locked():
-            threading.Thread(target=lay_out, name="vectors", daemon=True).start()
+            Work("vectors", lay_out)
 
     def similarities(
         self, call: Call, wanted: VectorSet, query: bytes
@@ -7230,93 +7394,14 @@ class Vectors:
         await_turn(call, lambda seconds: lock.acquire(timeout=seconds), busy)
         earlier = self._aloft.pop(project, [])
         try:
-            for flight in earlier:
-                await_turn(call, flight.finished.wait, busy)
+            for request in earlier:
+                await_turn(call, request.over.wait, busy)
             yield
         finally:
             # A batch outlives a call that is cancelled or out of time: it is stored on landing.
-            flights = (*earlier, *call.flights)
-            self._aloft[project] = [one for one in flights if not one.finished.is_set()]
+            requests = (*earlier, *call.requests)
+            self._aloft[project] = [one for one in requests if not one.over.is_set()]
             lock.release()
-
-
-# ---- Answers that arrive piece by piece
-
-
-class Listener:
-    """Tells whoever waits what the events of a stream mean; its failures harm no flight."""
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self._pages = 0
-        self._writing = False
-
-    def notice(self, event: dict[str, Json]) -> None:
-        """Pass on a piece of the answer, or how far the run is."""
-        if self._call.cancelled.is_set():
-            return
-        with contextlib.suppress(Exception):
-            delta = event.get("delta")
-            if event["type"] == "response.output_text.delta" and isinstance(delta, str):
-                self._write(delta)
-            else:
-                self._work(event)
-
-    def _write(self, delta: str) -> None:
-        if not self._writing:
-            self._writing = True
-            self._call.report("writing the answer")
-        if self._call.hear:
-            self._call.hear(delta)
-
-    def _work(self, event: dict[str, Json]) -> None:
-        """Searches by their words, which are the model's; of pages only their number."""
-        kind = str(event["type"]).rpartition(".")[2]
-        if kind == "search_queries":
-            queries = [text for text in list_in(event, "queries") if isinstance(text, str)]
-            self._call.report(one_line(f"searching: {'; '.join(queries)}", 200))
-        elif kind == "fetch_url_queries":
-            self._call.report(f"reading {len(list_in(event, 'urls'))} pages")
-        elif kind in {"search_results", "people_search_results"}:
-            self._pages += len(list_in(event, "results"))
-            self._call.report(f"{self._pages} sources found")
-
-
-def _last_body(event: dict[str, Json], known: dict[str, Json]) -> dict[str, Json]:
-    """The run as the event that ends its stream shows it."""
-    body = object_in(event, "response") or known
-    if event["type"] == "response.completed":
-        return body
-    error = event.get("error") or body.get("error")
-    status = str(event["type"]).rpartition(".")[2]
-    ended = status if status in {"incomplete", "cancelled"} else "failed"
-    plain_error = error or ({"message": text_in(event, "message")} if status == "error" else None)
-    return {**body, "status": ended, "error": plain_error}
-
-
-def streamed(settings: Settings, key: str, outgoing: Outgoing, flight: PaidRequest) -> Reply:
-    """Send a request whose reply is a stream, follow it, and return what it adds up to."""
-    began, known = time.monotonic(), dict[str, Json]()
-    last: dict[str, Json] = {}
-    items: dict[int, Json] = {}
-    texts: dict[int, list[str]] = {}
-    for last in stream(settings, key, outgoing, flight.pause):
-        at, delta = count_of(last.get("output_index")) or 0, last.get("delta")
-        if last["type"] in {"response.created", "response.in_progress"}:
-            known = object_in(last, "response") or known
-        elif last["type"] == "response.output_item.done":
-            items[at] = last.get("item")
-        elif last["type"] == "response.output_text.delta" and isinstance(delta, str):
-            texts.setdefault(at, []).append(delta)
-        if flight.listener and last["type"] not in {"response.created", "response.in_progress"}:
-            flight.listener.notice(last)
-    body = _last_body(last, known)
-    if not list_in(body, "output"):  # what was streamed is paid for, whatever the end repeats
-        said = {at: {"content": [{"text": "".join(parts)}]} for at, parts in texts.items()}
-        both = {**said, **items}
-        body = {**body, "output": [both[at] for at in sorted(both)]}
-    elapsed_ms = round(1000 * (time.monotonic() - began))
-    return Reply(200, body, None, elapsed_ms)
 
 
 # ==== 13. Showing =================================================================================
@@ -7865,7 +7950,7 @@ TIER_RUBRIC = {
 }
 
 
-def _tier_errand(settings: Settings, prompt: str) -> RequestPlan:
+def _tier_plan(settings: Settings, prompt: str) -> RequestPlan:
     """The question which tier a prompt needs."""
     body = {
         "model": DEFAULT_DECIDER,
@@ -7898,24 +7983,45 @@ def _tier_errand(settings: Settings, prompt: str) -> RequestPlan:
 
 def routed(call: Call, routing: Routing, prompt: str, project: str) -> Routing:
     """The tier a decision about the prompt picks; the standard one where no decision comes."""
-    if routing.mode != "dynamic" or routing.selected_by != "default":
+    plan, late = _tier_plan(call.settings, prompt), ParsedReply(None, Usage(), late=True)
+    reply = next(iter(paid_posts(call, [plan], project, 1, limit_s=ROUTE_LIMIT_S)), late)
+    if reply.error:
+        call.warn(f"No routing decision, the standard tier answers: {reply.error.message}")
         return routing
-    try:
-        errand = _tier_errand(call.settings, prompt)
-        flight = paid_post(call, errand, project, limit_s=ROUTE_LIMIT_S)
-    except ToolError as error:
-        call.warn(f"No routing decision, the standard tier answers: {error.message}")
-        return routing
-    reading = flight.reading
-    tier = text_in(reading.value, "choice") if reading else None
-    if reading is None or tier not in TIERS:
-        what = "in time" if reading is None else "that names a tier"
+    tier = text_in(reply.value, "choice")
+    if tier not in TIERS:
+        what = "in time" if reply.late else "that names a tier"
         call.warn(f"No routing decision {what}: the standard tier answers.")
         return routing
-    odds = object_in(reading.value, "probabilities").get(tier)
+    odds = object_in(reply.value, "probabilities").get(tier)
     sure = float(odds) if isinstance(odds, (int, float)) and 0 <= odds <= 1 else None
-    cost, model = usd_text(reading.usage.cost_nano), dict(call.settings.tiers)[tier]
+    cost, model = usd_text(reply.usage.cost_nano), dict(call.settings.tiers)[tier]
     return Routing("dynamic", tier, model, "dynamic", sure, cost)
+
+
+def planned(
+    call: Call, args: Any, prompt: str, plan_of: Callable[[Routing], RequestPlan]
+) -> tuple[Routing, RequestPlan]:
+    """How the model of a run is picked, and its plan with the most it may cost.
+
+    The user agrees to all of it before a decision is paid for: to the dearest model it may pick.
+    """
+    routing = routing_of(call.settings, args)
+    plans = [plan_of(routing)]  # which refuses bad arguments
+    is_open = routing.mode == "dynamic" and routing.selected_by == "default"
+    if not is_open or call.rehearses:
+        plan = plans[0] if call.rehearses else priced(call, plans[0], args.project)
+        return routing, plan
+    models = [model for _, model in call.settings.tiers if model]
+    plans = [plan_of(routing._replace(model=model)) for model in models] or plans
+    tool_name = call.declared.name
+    dearest = max(
+        (priced(call, plan, args.project) for plan in plans),
+        key=lambda plan: estimated(None, tool_name, plan),
+    )
+    confirm_cost(call, [dearest, _tier_plan(call.settings, prompt)])
+    routing = routed(call, routing, prompt, args.project)
+    return routing, priced(call, plan_of(routing), args.project)
 
 
 # ---- ask
@@ -7975,8 +8081,6 @@ class AskResult(NamedTuple):
 
 def run_text(result: Any) -> str:
     """What ask and chat say of a run: the same as the structured form, in words."""
-    if result.status == "in_progress":
-        return "\n".join(result.warnings)
     answer, parsed = result.answer, result.answer_json
     if parsed is not None and answer_json_of(answer)[1]:  # else the answer says the same
         answer = f"{answer}\n\nanswer_json: {json_text(jsonable(parsed))}"
@@ -8048,15 +8152,6 @@ def run_warnings(run: Run, args: Any) -> list[str]:
     return warnings
 
 
-def handed_off(flight: PaidRequest, waited_s: float) -> str:
-    """Says that an answer is still on its way and how to get it."""
-    call = call_text("jobs", action="result", job_id=flight.job_id, project=flight.project)
-    return (
-        f"No answer yet after {waited_s:.0f} s. The request goes on, is paid for once and its "
-        f"answer will be kept as job {flight.job_id}: do not ask again, call {call}"
-    )
-
-
 @tool(
     "Answer one question from the live web, with numbered sources.",
     "Use it for a self-contained question. Instead use perplexity_chat when follow-ups build on "
@@ -8074,38 +8169,27 @@ def handed_off(flight: PaidRequest, waited_s: float) -> str:
 def do_ask(call: Call, args: AskArgs) -> AskResult:
     """Answer one question."""
     project = args.project
-    routing = routing_of(call.settings, args)
-    agent_body(args, routing.model, args.query)  # refuses before a routing decision is paid for
-    routing = routed(call, routing, args.query, project)
-    plan = run_plan(call, args, routing, args.query, agent_body(args, routing.model, args.query))
-    flight = paid_post(call, plan, project, fresh=args.fresh)
+
+    def plan_of(routing: Routing) -> RequestPlan:
+        body = agent_body(args, routing.model, args.query)
+        return run_plan(call, args, routing, args.query, body)
+
+    routing, plan = planned(call, args, args.query, plan_of)
+    reply = paid_post(call, plan, project, fresh=args.fresh)
     parsed: Json = None
-    if args.json_schema and flight.reading is not None:
-        parsed, notes = answer_json_of(flight.reading.value.answer)
+    if args.json_schema:
+        parsed, notes = answer_json_of(reply.value.answer)
         call.warnings.extend(notes)
-    result = AskResult(answer_json=parsed, **run_values(call, args, routing, flight))
-    return fitted_paid(call, flight, result, "answer")
+    result = AskResult(answer_json=parsed, **run_values(call, args, routing, reply))
+    return fitted_paid(call, reply, result, "answer")
 
 
-def run_values(call: Call, args: Any, routing: Routing, flight: PaidRequest) -> dict[str, Any]:
-    """What ask and chat tell of a run, also of one that is still on its way."""
-    run: Run | None = flight.reading.value if flight.reading else None
-    values = {
-        "answer": "",
-        "status": "in_progress",
-        "depth": args.depth,
-        "routing": routing,
-        "usage": spend_of(Usage()),
-        "project": flight.project,
-        "latency_ms": flight.latency_ms,
-    }
-    if run is None:
-        call.warn(handed_off(flight, call.settings.wait_s))
-        return {**values, "warnings": list(call.warnings), "job_id": flight.job_id}
+def run_values(call: Call, args: Any, routing: Routing, reply: ParsedReply) -> dict[str, Any]:
+    """What ask and chat tell of a run."""
+    run: Run = reply.value
     sources, citations, orphans = cited(run.answer, run.sources)
     strays = outside_domains((s.url for s in sources), args.domains)
     return {
-        **values,
         "answer": run.answer,
         "warnings": [*run_warnings(run, args), *orphans, *strays, *call.warnings],
         "citations": citations,
@@ -8113,18 +8197,22 @@ def run_values(call: Call, args: Any, routing: Routing, flight: PaidRequest) -> 
         "status": run.status,
         "incomplete_reason": run.incomplete_reason,
         "model": run.model,
+        "depth": args.depth,
+        "routing": routing,
         "response_id": run.id,
         "usage": spend_of(run.usage),
+        "latency_ms": reply.latency_ms,
+        "project": args.project,
         "answer_chars": len(run.answer),
     }
 
 
-def fitted_paid(call: Call, flight: PaidRequest, result: R, part: str) -> R:
+def fitted_paid(call: Call, reply: ParsedReply, result: R, part: str) -> R:
     """What fits of a paid result; what does not is kept whole as a job, and the call named."""
     limit = call.settings.max_result_chars
     if size_of(result) <= limit:
         return result
-    job_id, project = flight.keep_as_job(), flight.project
+    job_id, project = call.keep(reply), result.project
 
     def rest(at: int) -> str:
         return call_text("jobs", action="result", job_id=job_id, offset=at, project=project)
@@ -8324,31 +8412,33 @@ def _chat_store(args: ChatArgs, thread: _Thread) -> Callable[[Any, int, ParsedRe
 def _send(call: Call, args: ChatArgs, project: str) -> ChatResult:
     if args.message is None:
         raise invalid("message", "is required to send.")
-    routing = routing_of(call.settings, args)
-    agent_body(args, routing.model, args.message)  # refuses before anything else is looked at
+    agent_body(args, routing_of(call.settings, args).model, args.message)  # refuses bad arguments
     thread = _thread_of(call, args, project)
-    routing = routed(call, routing, args.message, project)
-    body = agent_body(args, routing.model, thread.input, previous=thread.previous)
-    plan = run_plan(call, args, routing, args.message, body)
-    identity = f"{args.chat_id} {args.title}"
-    plan = plan._replace(store=_chat_store(args, thread), identity=identity)
+
+    def plan_of(routing: Routing) -> RequestPlan:
+        body = agent_body(args, routing.model, thread.input, previous=thread.previous)
+        plan = run_plan(call, args, routing, args.message or "", body)
+        identity = f"{args.chat_id} {args.title}"
+        return plan._replace(store=_chat_store(args, thread), identity=identity)
+
+    routing, plan = planned(call, args, args.message, plan_of)
     try:
-        flight = paid_post(call, plan, project, fresh=args.fresh)
+        reply = paid_post(call, plan, project, fresh=args.fresh)
     except ToolError as error:
         raise _cannot_continue(error, thread) from None
     chat_id = thread.chat_id
-    if flight.reading is not None and flight.reading.value.status == "completed":
-        chat_id = flight.stored
-        if flight.stored is None and flight.note is None:
+    if reply.value.status == "completed":
+        chat_id = reply.stored
+        if chat_id is None and not call.store.is_late():
             call.warn("not_saved: the answer could not be stored as a turn of the chat; keep it.")
     result = ChatResult(
         action="send",
         chat_id=chat_id,
-        chat=_stored_chat(call, chat_id, flight.project),
+        chat=_stored_chat(call, chat_id, project),
         continuation=thread.continuation,
-        **run_values(call, args, routing, flight),
+        **run_values(call, args, routing, reply),
     )
-    return fitted_paid(call, flight, result, "answer")
+    return fitted_paid(call, reply, result, "answer")
 
 
 def _cannot_continue(error: ToolError, thread: _Thread) -> ToolError:
@@ -8559,48 +8649,37 @@ def do_research(call: Call, args: ResearchArgs) -> ResearchResult:
     if not re.fullmatch(r"[A-Za-z0-9@._-]+", args.depth):
         raise invalid("depth", "must be a preset name such as medium.")
     body = agent_body(args, None, args.query, keep=True)
-    errand = RequestPlan(
+    plan = RequestPlan(
         api="agent",
         path=AGENT_PATH,
         body=body,
         title=args.query,
         read=read_submitted,
-        keep=lambda reading: run_kept(reading.value),
+        keep=lambda reply: run_kept(reply.value),
         preset=args.depth,
         read_timeout_s=call.settings.read_timeout_s,
         background=True,
+        unique=not args.fresh,
     )
     for warning in _research_warnings(args, "tools" in body):
         call.warn(warning)
-    twin = None if args.fresh else _twin(call, errand, project)
-    if twin is not None:
-        call.warn("The same research is still running: this is its job. fresh starts another.")
-        return _started(call, args, project, twin)
-    flight = paid_post(call, errand, project, fresh=args.fresh)
-    return _started(call, args, project, flight.job())
-
-
-def _twin(call: Call, errand: RequestPlan, project: str) -> JobRow | None:
-    """The running job that asks the very same; none where storage cannot tell."""
-    try:
-        with call.store.reading() as db:
-            owner = project_id(db, project)
-            return running_twin(db, owner, dedupe_key(errand, project)) if owner else None
-    except ToolError:
-        return None
+    reply = paid_post(call, plan, project, fresh=args.fresh)
+    if reply.value is not None:
+        return _started(call, args, project, call.requests[-1].job())
+    call.warn("The same research is still running: this is its job. fresh starts another.")
+    return _started(call, args, project, _found_job(call, reply.job_id or 0, project))
 
 
 def _started(call: Call, args: ResearchArgs, project: str, job: JobRow) -> ResearchResult:
     """The result of a submit, after waiting as long as was asked."""
-    if args.wait_seconds and not job.response_id.startswith(PENDING):
+    if args.wait_seconds:
         with contextlib.suppress(ToolError):
             job = watch(call, job, project, args.wait_seconds, progress_text).job
-    number = job.id or None
     result = ResearchResult(
-        job_id=number,
+        job_id=job.id,
         status=job.status,
-        message=_next_step(job, number, project),
-        response_id=None if job.response_id.startswith(PENDING) else job.response_id,
+        message=_next_step(job, project),
+        response_id=shown_id(job),
         depth=args.depth,
         project=project,
         started_at=iso(job.started_at),
@@ -8613,11 +8692,16 @@ def _started(call: Call, args: ResearchArgs, project: str, job: JobRow) -> Resea
     )
 
 
-def _next_step(job: JobRow, number: int | None, project: str) -> str:
+def shown_id(job: JobRow) -> str | None:
+    """The API's id of a run, once it is known."""
+    return None if job.response_id.startswith(PENDING) else job.response_id
+
+
+def _next_step(job: JobRow, project: str) -> str:
     """What to do next with a job."""
     if job.status in TERMINAL_STATUSES:
         return end_text(job)
-    call = call_text("jobs", action="result", job_id=number, project=project)
+    call = call_text("jobs", action="result", job_id=job.id, project=project)
     return f"The run goes on in the background. Read its report with {call}"
 
 
@@ -8645,7 +8729,7 @@ class JobInfo(NamedTuple):
 
     job_id: int
     response_id: str | None
-    depth: str
+    depth: str | None
     status: str
     query_excerpt: str
     model: str | None
@@ -8654,6 +8738,7 @@ class JobInfo(NamedTuple):
     cancel_requested_at: str | None
     usage_recorded: bool
     tool: str
+    chat_id: int | None
 
 
 class Progress(NamedTuple):
@@ -8697,7 +8782,13 @@ class JobsResult(NamedTuple):
         notes = warning_lines(self.warnings)
         if self.action == "list":
             rows = [
-                (j.job_id, j.status, j.depth, j.started_at, one_line(j.query_excerpt, 60))
+                (
+                    j.job_id,
+                    j.status,
+                    j.depth or j.model,
+                    j.started_at,
+                    one_line(j.query_excerpt, 60),
+                )
                 for j in self.jobs or []
             ]
             table = tabulated([("id", "status", "depth", "started", "query"), *rows])
@@ -8721,8 +8812,8 @@ def job_info(job: JobRow) -> JobInfo:
     """A stored job as a result shows it."""
     return JobInfo(
         job_id=job.id,
-        response_id=None if job.response_id.startswith(PENDING) else job.response_id,
-        depth=job.depth,
+        response_id=shown_id(job),
+        depth=job.depth or None,
         status=job.status,
         query_excerpt=job.query[: cut_at(job.query, EXCERPT_CHARS)],
         model=job.model,
@@ -8731,6 +8822,7 @@ def job_info(job: JobRow) -> JobInfo:
         cancel_requested_at=iso(job.cancel_requested_at) if job.cancel_requested_at else None,
         usage_recorded=bool(job.usage_recorded),
         tool=job.tool or PREFIX + "research",
+        chat_id=job.chat_id,
     )
 
 
@@ -8841,8 +8933,6 @@ def do_jobs(call: Call, args: JobsArgs) -> JobsResult:
         return _list_jobs(call, args, project)
     if args.job_id is None:
         raise invalid("job_id", f"is required for {args.action}.")
-    with contextlib.suppress(ToolError):
-        call.runtime.catch_up()
     job = _found_job(call, args.job_id, project)
     if args.action == "cancel":
         return _cancel(call, job, project)
@@ -8866,14 +8956,7 @@ def _named(error: ToolError, job: JobRow) -> ToolError:
 
 
 def _found_job(call: Call, number: int, project: str) -> JobRow:
-    """The job, from memory where storage did not take it."""
-    number = call.runtime.moved.get(number, number)
-    unsaved = call.runtime.unsaved_of(project).get(number)
-    if unsaved is not None:
-        return unsaved
-    with call.store.reading() as db:
-        owner = project_id(db, project)
-        job = job_row(db, owner, number) if owner is not None else None
+    job = stored_job(call.runtime, project, number)
     if job is None:
         raise ToolError(
             "not_found",
@@ -8886,7 +8969,7 @@ def _job_result(action: str, seen: PollResult, project: str) -> JobsResult:
     """What both status and result say of a job."""
     job = seen.job
     over = job.status in TERMINAL_STATUSES
-    age = f"It has been running for {age_s(job.started_at):.0f} s."
+    age = f"It has been running for {max(0.0, age_s(job.started_at)):.0f} s."
     looked = seen.searches or seen.fetches or not over
     return JobsResult(
         action=action,
@@ -8903,8 +8986,9 @@ def _job_result(action: str, seen: PollResult, project: str) -> JobsResult:
 
 def _cancel(call: Call, job: JobRow, project: str) -> JobsResult:
     """Look first, then cancel a running job, once however often it is asked."""
+    fetch = functools.partial(free_get, call)
     try:
-        seen = poll(call, job, project)
+        seen = poll_run(call.runtime, job, project, fetch)
     except ToolError as error:
         raise _named(error, job) from None
     result = _job_result("cancel", seen, project)
@@ -8912,80 +8996,66 @@ def _cancel(call: Call, job: JobRow, project: str) -> JobsResult:
         return result._replace(message=f"Nothing to cancel. {result.message}")
     if job.response_id.startswith(PENDING):
         return result._replace(message="It cannot be cancelled before Perplexity has answered.")
-    if job.id in call.runtime.unsaved:
-        claimed = seen.job.cancel_requested_at is None
-        call.runtime.keep_unsaved(seen.job._replace(cancel_requested_at=now_text()))
-    else:
-        with call.store.writing() as db:
-            claimed = claim_cancel(db, job.id)
-    if claimed and not _send_cancel(call, job):
-        seen = poll(call, job, project)
+    what = (
+        f"Cancelling job {job.id} throws away what the run has found; what it has cost so far may "
+        "be billed."
+    )
+    asked = job.cancel_requested_at is not None or seen.job.status == "queued"
+    if not asked and not call.confirmed(f"{what} Cancel it?"):
+        raise call.unconfirmed(what)
+    with call.store.writing() as db:
+        claimed = claim_cancel(db, job.id)
+    problem = _send_cancel(call, job) if claimed else ""
+    if problem:
+        with contextlib.suppress(ToolError):
+            seen = poll_run(call.runtime, seen.job, project, fetch)
+        result = _job_result("cancel", seen, project)
         if seen.job.status in TERMINAL_STATUSES:
-            return _job_result("cancel", seen, project)._replace(
-                message="Nothing to cancel: the run had just ended."
-            )
-    fresh = _found_job(call, job.id, project)
+            return result._replace(message="Nothing to cancel: the run had just ended.")
+        again = call_text("jobs", action="cancel", job_id=job.id, project=project)
+        return result._replace(
+            message=f"Not cancelled: {problem} The run was last seen as {seen.job.status}. To try "
+            f"again: {again}"
+        )
     return result._replace(
         status="cancelling",
-        job=job_info(fresh),
+        job=job_info(_found_job(call, job.id, project)),
         message="The cancel was accepted; the run turns cancelled after a few more looks. Call "
         "status to see it and to record its end.",
     )
 
 
-def _send_cancel(call: Call, job: JobRow) -> bool:
-    """Send the cancel; False where the run has ended, the claim given back where it failed."""
-    key, settings = call.key(), call.settings
-    flight = Request()
-    outgoing = Outgoing("POST", f"{AGENT_PATH}/{job.response_id}/cancel")
-
-    def work() -> Reply:
-        try:
-            return request(settings, key, outgoing, flight.pause)
-        except (ToolError, Cancelled):
-            call.runtime.record(lambda db: release_cancel(db, job.id))
-            raise
-
+def _send_cancel(call: Call, job: JobRow) -> str:
+    """Send the cancel; what went wrong where it did, and the right to cancel is given back."""
+    timeout_s = max(0.1, min(call.remaining_s() - 1.5, call.settings.read_timeout_s))
+    path, deadline = f"{AGENT_PATH}/{job.response_id}/cancel", time.monotonic() + timeout_s
     try:
-        call.start(flight, work, paid=False)
-        if call.landed(flight):
-            flight.result()
-    except ToolError as error:
-        if error.status not in {400, 404}:
-            raise _named(error, job) from None
-        return False
-    return True
+        request(call.settings, call.key(), Outgoing("POST", path, deadline=deadline), call.pause)
+    except (ToolError, Cancelled) as error:
+        call.store.record(lambda db: release_cancel(db, job.id))
+        if isinstance(error, Cancelled):
+            raise
+        return error.message
+    return ""
 
 
 def _list_jobs(call: Call, args: JobsArgs, project: str) -> JobsResult:
     """The project's jobs, newest first, the running ones looked at if asked."""
     warnings: list[str] = []
-    unsaved = [j for n, j in call.runtime.unsaved_of(project).items() if n >= MEMORY_JOBS]
-    try:
-        skipped = _refresh(call, project, warnings) if args.refresh else None
-        with call.store.reading() as db:
-            rows, total = list_jobs(db, known_project(db, project), args.limit, args.offset)
-    except ToolError as error:
-        if not unsaved:
-            raise
-        skipped, rows, total = None, [], 0
-        warnings.append(f"Only jobs kept in memory are listed: {error.message}")
-    newer = call.runtime.unsaved_of(project)
-    known = [newer.get(row.id, row) for row in rows]
-    rows, total = [*unsaved, *known], total + len(unsaved)
+    skipped = _refresh(call, project, warnings) if args.refresh else None
+    with call.store.reading() as db:
+        rows, total = list_jobs(db, known_project(db, project), args.limit, args.offset)
     result = JobsResult(
         action="list",
-        jobs=[job_info(row) for row in rows],
+        jobs=[job_info(as_known(call.runtime, row)) for row in rows],
         jobs_total=total,
         truncated=False,
         not_refreshed=skipped,
         project=project,
         warnings=warnings,
     )
-
     rest = functools.partial(again, "jobs", args)
-    limit = call.settings.max_result_chars
-    return fitted(result, "jobs", limit, rest, at=args.offset)
+    return fitted(result, "jobs", call.settings.max_result_chars, rest, at=args.offset)
 
 
 def _refresh(call: Call, project: str, warnings: list[str]) -> int:
@@ -9004,7 +9074,7 @@ def _refresh(call: Call, project: str, warnings: list[str]) -> int:
 def _looked_at(call: Call, job: JobRow, project: str) -> str:
     """Look at one job of many; a sentence where that failed."""
     try:
-        poll(call, job, project)
+        poll_run(call.runtime, job, project, functools.partial(free_get, call))
     except ToolError as error:
         return f"Job {job.id} could not be looked at: {error.message}"
     return ""
@@ -9134,28 +9204,21 @@ def do_search(call: Call, args: SearchArgs) -> SearchResult:
     project = args.project
     note_new_project(call, project)
     plan = _search_plan(args)
-    flight = paid_post(call, plan, project, fresh=args.fresh)
-    if flight.reading is None:
-        call.warn(handed_off(flight, call.settings.wait_s))
-        hits, notes, usage, number = [], [], Usage(), None
-    else:
-        hits, notes = flight.reading.value
-        usage, number = flight.reading.usage, flight.reading.request_id
-        notes = [*notes, *_search_warnings(args, plan.body, hits)]
+    reply = paid_post(call, plan, project, fresh=args.fresh)
+    hits, notes = reply.value
     result = SearchResult(
         results=hits,
-        warnings=[*notes, *call.warnings],
+        warnings=[*notes, *_search_warnings(args, plan.body, hits), *call.warnings],
         count=len(hits),
         query_count=len(args.query),
         search_type=args.search_type,
-        request_id=number,
-        cost_usd=usd_text(usage.cost_nano),
-        cost_source=usage.cost_source,
-        latency_ms=flight.latency_ms,
+        request_id=reply.request_id,
+        cost_usd=usd_text(reply.usage.cost_nano),
+        cost_source=reply.usage.cost_source,
+        latency_ms=reply.latency_ms,
         project=project,
-        job_id=flight.job_id if flight.reading is None else None,
     )
-    return fitted_paid(call, flight, result, "results")
+    return fitted_paid(call, reply, result, "results")
 
 
 # ---- decide
@@ -9326,9 +9389,9 @@ def _sum_of(counts: Sequence[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def joined_reading(flights: Sequence[PaidRequest]) -> ParsedReply:
+def joined_reading(replies: Sequence[ParsedReply]) -> ParsedReply:
     """The replies of all parts as one: answers in the order of the questions, exact sums."""
-    readings = [flight.reading for flight in flights if flight.reading]
+    readings = _answered(replies)
     panel = DecisionReply({}, {})
     for reading in readings:
         panel.answers.update(reading.value.answers)
@@ -9347,38 +9410,42 @@ def joined_reading(flights: Sequence[PaidRequest]) -> ParsedReply:
     return ParsedReply(panel, usage, first.model)
 
 
+def _answered(replies: Sequence[ParsedReply]) -> list[ParsedReply]:
+    """The replies that brought answers."""
+    return [reply for reply in replies if not (reply.error or reply.late)]
+
+
 def _part_warnings(
-    parts: Sequence[_Part], flights: Sequence[PaidRequest], waited_s: float
+    call: Call, parts: Sequence[_Part], replies: Sequence[ParsedReply], project: str
 ) -> list[str]:
     """Which questions have no answer because of their part, and what to do about it."""
     failed: dict[str, list[str]] = {}  # parts mostly fail for the same reason: say it once
     late, unsent = [], []
     for number, part in enumerate(parts):
-        flight = flights[number] if number < len(flights) else None
-        if flight is None:
+        reply = replies[number] if number < len(replies) else None
+        if reply is None:
             unsent.append(part.name())
-        elif isinstance(flight.error, ToolError):
-            error = sharper_error(flight.error)
+        elif reply.error:
+            error = sharper_error(reply.error)
             failed.setdefault(f"[{error.kind}] {error.message}", []).append(part.name())
-        elif flight.reading is None:
+        elif reply.late:
             whose = "" if len(parts) == 1 else f"{part.name()}: "
-            late.append(whose + handed_off(flight, waited_s))
+            late.append(whose + late_text(call, reply.job_id, project))
     warnings = [f"{'; '.join(texts)}: no answer. {why}" for why, texts in failed.items()]
     if unsent:
         warnings.append(f"{'; '.join(unsent)}: not sent, the time was over. Ask them again.")
     return warnings + late
 
 
-def _cost_known(flight: PaidRequest) -> bool:
+def _cost_known(reply: ParsedReply) -> bool:
     """Whether what a part cost is known: a request that was refused is known to be free."""
-    if flight.reading:
-        return flight.reading.usage.cost_nano is not None
-    return isinstance(flight.error, ToolError) and not flight.error.sent
+    refused = reply.error is not None and not reply.error.sent
+    return reply.usage.cost_nano is not None or refused
 
 
-def _cost_warnings(flights: Sequence[PaidRequest], asked: str) -> list[str]:
+def _cost_warnings(replies: Sequence[ParsedReply], asked: str) -> list[str]:
     """What is not known about the cost and the model."""
-    readings = [flight.reading for flight in flights if flight.reading]
+    readings = _answered(replies)
     models = list(dict.fromkeys(reading.model or asked for reading in readings))
     warnings = [f"{model} answered instead of {asked}." for model in models if model != asked]
     priceless = [model for model in models if model not in DECIDER_PRICES]
@@ -9387,10 +9454,10 @@ def _cost_warnings(flights: Sequence[PaidRequest], asked: str) -> list[str]:
         warnings.append(f"The price of {names} is not known here: the cost is unknown, not zero.")
     if any(reading.usage.input_tokens is None for reading in readings):
         warnings.append("A reply names no input tokens: its cost is unknown, not zero.")
-    known = sum(map(_cost_known, flights))
-    if known < len(flights) and any(map(_cost_known, (f for f in flights if f.reading))):
+    known = sum(map(_cost_known, replies))
+    if known < len(replies) and any(map(_cost_known, readings)):
         warnings.append(
-            f"The figures are those of {known} of {len(flights)} requests: a lower bound."
+            f"The figures are those of {known} of {len(replies)} requests: a lower bound."
         )
     return warnings
 
@@ -9425,13 +9492,14 @@ def do_decide(call: Call, args: DecideArgs) -> DecideResult:
     parts, media_bytes = _decide_parts(call.settings, args)
     asked = parts[0].plan.model or ""
     began = time.monotonic()
-    flights = paid_posts(call, [part.plan for part in parts], args.project, MAX_PARALLEL_PARTS)
+    replies = paid_posts(call, [part.plan for part in parts], args.project, MAX_PARALLEL_PARTS)
     took_ms = round(1000 * (time.monotonic() - began))
-    errors = [flight.error for flight in flights if isinstance(flight.error, ToolError)]
-    if len(errors) == len(flights):
-        raise sharper_error(errors[0])
-    reading = joined_reading(flights)
-    late = [flight.job_id for flight in flights if not flight.reading and not flight.error]
+    errors = [reply.error for reply in replies if reply.error]
+    if len(errors) == len(replies):
+        text = "Too many requests are on their way; try again in a minute."
+        raise sharper_error(errors[0]) if errors else ToolError("rate_limited", text)
+    reading = joined_reading(replies)
+    late = [reply.job_id for reply in replies if reply.late]
     result = DecideResult(
         answers=reading.value.answers,
         model=reading.model or asked,
@@ -9439,12 +9507,12 @@ def do_decide(call: Call, args: DecideArgs) -> DecideResult:
         output_tokens=reading.usage.output_tokens,
         cost_usd=usd_text(reading.usage.cost_nano),
         cost_source=reading.usage.cost_source,
-        latency_ms=flights[0].latency_ms if len(parts) == 1 else took_ms,
+        latency_ms=replies[0].latency_ms if len(parts) == 1 else took_ms,
         project=args.project,
         warnings=[
-            *_part_warnings(parts, flights, call.settings.wait_s),
+            *_part_warnings(call, parts, replies, args.project),
             *flaw_warnings(reading.value.flaws),
-            *_cost_warnings(flights, asked),
+            *_cost_warnings(replies, asked),
             *call.warnings,
         ],
         job_id=late[0] if late else None,
@@ -9453,9 +9521,8 @@ def do_decide(call: Call, args: DecideArgs) -> DecideResult:
     if not result.answers:
         return result
     # One of the requests stands for all: its job gets the answers and the cost of every part.
-    keeper = next(flight for flight in flights if flight.reading)
-    keeper.reading = reading
-    return fitted_paid(call, keeper, result, "answers")
+    whole = reading._replace(job_id=_answered(replies)[0].job_id)
+    return fitted_paid(call, whole, result, "answers")
 
 
 # ---- embed
@@ -9600,7 +9667,7 @@ _EMBED_TEXTS: dict[str, Callable[[EmbedResult], str]] = {
 # ---- embed: requests
 
 
-def _embed_errand(texts: list[str], names: Sequence[str], combination: Combination) -> RequestPlan:
+def _embed_plan(texts: list[str], names: Sequence[str], combination: Combination) -> RequestPlan:
     """An embedding request, whose value is a list of vectors.
 
     It becomes no job when nobody waits any more: vectors are nothing to read.
@@ -9626,7 +9693,7 @@ def _embed_errand(texts: list[str], names: Sequence[str], combination: Combinati
     )
 
 
-def _batch_errand(batch: list[Chunk], combination: Combination) -> RequestPlan:
+def _batch_plan(batch: list[Chunk], combination: Combination) -> RequestPlan:
     """The request of a batch, which stores its chunks as it is settled."""
 
     def store(
@@ -9637,17 +9704,17 @@ def _batch_errand(batch: list[Chunk], combination: Combination) -> RequestPlan:
         return list(zip(batch, store_chunks(db, number, combination, pairs)))
 
     texts, names = [chunk.text for chunk in batch], [chunk_name(chunk) for chunk in batch]
-    return _embed_errand(texts, names, combination)._replace(store=store)
+    return _embed_plan(texts, names, combination)._replace(store=store)
 
 
-def _spent(flights: Sequence[PaidRequest]) -> dict[str, Json]:
+def _spent(replies: Sequence[ParsedReply]) -> dict[str, Json]:
     """The result's keys about requests and their cost; one on its way has an unknown cost."""
-    usages = [flight.reading.usage if flight.reading else Usage() for flight in flights]
+    usages = [reply.usage for reply in replies]
     nano, source = cost_sum(usages)
     tokens = [usage.input_tokens for usage in usages if usage.input_tokens is not None]
     return {
-        "latency_ms": sum(flight.latency_ms for flight in flights),
-        "requests": len(flights),
+        "latency_ms": sum(reply.latency_ms for reply in replies),
+        "requests": len(replies),
         "input_tokens": None if usages and not tokens else sum(tokens),
         "cost_usd": usd_text(nano),
         "cost_source": source if usages else None,
@@ -9695,16 +9762,14 @@ def _index_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
         raise invalid("source", "is required to index: chat, job or text.")
     combination = checked_combination(args.model, args.dimensions, args.encoding)
     texts = checked_texts(args.items) if args.source == "text" else {}
-    with call.runtime.vectors.turn(call, args.project):
-        with contextlib.suppress(ToolError):  # the reading that follows says what is wrong
-            call.runtime.catch_up()
+    with vectors_of(call).turn(call, args.project):
         plan = _index_plan(call, args, combination, args.source, texts)
-        flights = _send_batches(call, plan, combination, args.project)
+        replies = _send_batches(call, plan, combination, args.project)
     if plan.too_long:
         listed = one_line(", ".join(plan.too_long), 300)
         most = f"the first {MAX_CHUNKS_PER_TEXT} chunks"
         call.warn(f"Only {most} of these are indexed, since they are longer: {listed}.")
-    ended = [pair for flight in flights for pair in flight.stored or ()]
+    ended = [pair for reply in replies for pair in reply.stored or ()]
     kept, gone = ({chunk.ref for chunk, there in ended if there is way} for way in (True, False))
     return EmbedResult(
         action="index",
@@ -9714,45 +9779,47 @@ def _index_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
         embedded_items=len(kept),
         skipped_items=plan.current + len(gone),
         remaining=plan.pending - len(ended),
-        **_spent(flights),
+        **_spent(replies),
     )
 
 
 def _send_batches(
     call: Call, plan: IndexPlan, combination: Combination, project: str
-) -> list[PaidRequest]:
+) -> list[ParsedReply]:
     """Embed batch by batch, as long as there is time; every batch is stored before the next."""
-    flights: list[PaidRequest] = []
+    replies: list[ParsedReply] = []
     kept: list[Chunk] = []
     slowest_s = _BATCH_MARGIN_S
-    for batch in batches_of(plan.taken):
+    plans = [(batch, _batch_plan(batch, combination)) for batch in batches_of(plan.taken)]
+    if plans and not call.rehearses:
+        confirm_cost(call, [request for _, request in plans])
+    for batch, request in plans:
         began = time.monotonic()
-        if flights and call.remaining_s() < slowest_s:
+        if replies and call.remaining_s() < slowest_s:
             call.warn("The call's time is used up; call again to index what remains.")
             break
-        try:
-            flight = paid_post(call, _batch_errand(batch, combination), project)
-        except ToolError as error:
+        sent = paid_posts(call, [request], project, 1)
+        replies += sent
+        if error := next((reply.error for reply in sent if reply.error), None):
             if not kept:
-                raise
+                raise error
             message = (
                 f"{error.message} Before that, {len(kept)} chunks of "
                 f"{len({chunk.ref for chunk in kept})} items were stored and stay; call again to "
                 "index the rest."
             )
             raise ToolError(error.kind, message, status=error.status, sent=error.sent) from None
-        flights.append(flight)
-        if flight.reading is None or flight.stored is None:
+        if not sent or sent[0].stored is None:
             # Out of time, or storage refuses. Either way another batch would only add to it.
             call.warn(
                 f"{len(batch)} chunks are not stored yet. What was sent is paid for once, and "
                 "stored as soon as that is possible; call again to go on."
             )
             break
-        kept += [chunk for chunk, there in flight.stored if there]
+        kept += [chunk for chunk, there in sent[0].stored if there]
         slowest_s = max(slowest_s, time.monotonic() - began)
         call.report(f"Embedded {len(kept)} of {plan.pending} chunks")
-    return flights
+    return replies
 
 
 def _search_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
@@ -9766,18 +9833,11 @@ def _search_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
         groups = [] if state[0] else chunk_groups(db, number)
     if not state[0]:
         return _nothing_stored(args, combination, groups)
-    vectors, wanted = call.runtime.vectors, VectorSet(number, combination, args.source)
+    vectors, wanted = vectors_of(call), VectorSet(number, combination, args.source)
     vectors.prefetch(call.store, wanted, state)
-    errand = _embed_errand([args.query], ["the query"], combination)
-    flight = paid_post(call, errand, args.project)
-    if flight.reading is None:
-        raise ToolError(
-            "network_timeout",
-            f"The query was not embedded within {call.settings.wait_s:.0f} s; search again later.",
-            sent=True,
-        )
+    reply = paid_post(call, _embed_plan([args.query], ["the query"], combination), args.project)
     # What is compared is what is stored by now; the state was the reason to go on.
-    ids, found = vectors.similarities(call, wanted, flight.reading.value[0])
+    ids, found = vectors.similarities(call, wanted, reply.value[0])
     best = [(ids[row], score) for row, score in top_k(found, args.top_k, args.min_score)]
     result = EmbedResult(
         action="search",
@@ -9785,7 +9845,7 @@ def _search_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
         hits=_matches_of(call, best),
         warnings=list(call.warnings),
         candidates=len(ids),
-        **_spent([flight]),
+        **_spent([reply]),
     )
     limit = call.settings.max_result_chars
     return fitted(result, "hits", limit, lambda _: "narrow the search with min_score.")
@@ -10037,8 +10097,8 @@ class ProjectsResult(NamedTuple):
 
 def _running_note(count: int) -> str:
     return (
-        f"{count} research jobs have not finished: their rows are discarded while Perplexity goes "
-        "on and bills them unrecorded. Cancel them first with perplexity_jobs cancel."
+        f"{count} jobs have not finished: what they bring is discarded, and what they cost is "
+        "recorded when they end. perplexity_jobs cancel stops a run."
     )
 
 
@@ -10238,12 +10298,9 @@ def do_usage(call: Call, args: UsageArgs) -> UsageResult:
     checked_span(args, "since", "until")
     if args.until == "9999-12-31":
         raise invalid("until", "must be before 9999-12-31.")
-    with contextlib.suppress(ToolError):
-        call.runtime.catch_up()
     with call.store.reading() as db:
         groups = usage_report(db, args.group_by, project, args.since, args.until)
-        guess = estimator(db)
-        states = [cap_state(db, cap, guess) for cap in caps_of(db, call.settings, project)]
+        states = [cap_state(db, cap) for cap in caps_of(db, call.settings, project)]
     measures = ["calls", "errors", "input_tokens", "output_tokens", "total_tokens", "cost_nano_usd"]
     measures += ["cost_usd", "calls_cost_computed", "calls_cost_unknown"]
     totals = {name: sum(group[name] for group in groups if name != "cost_usd") for name in measures}
@@ -10338,6 +10395,7 @@ _ABILITIES_KEY = f"{META_PREFIX}clientCapabilities"
 _LOCAL_WORKERS = 8  # for tools that stay on this machine
 _ASK_S = 60.0  # for the user's answer to a question
 _CLOSE_S = 0.5  # of the grace, for the last lines
+_SOON_S = 0.1  # at a call whose time is over and which is about to answer
 _LOOK_S = 0.01  # between looks at what is left, while the end is awaited
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -10379,8 +10437,8 @@ class Wire:
         with contextlib.suppress(OSError, AttributeError):  # Windows may not know the word
             os.set_blocking(descriptor, True)
 
-    def send(self, text: str, on_lost: Callable[[], None] | None = None) -> None:
-        """Send a line of ASCII, if any; `on_lost` is called at the end if it was not written."""
+    def send(self, text: str, on_written: Callable[[], None] | None = None) -> None:
+        """Send a line of ASCII, if any; `on_written` is called once all of it is written."""
         if not text:
             return
         # No key should get here; this is the belt.
@@ -10389,11 +10447,13 @@ class Wire:
             if not self._lines:
                 line = self._written_now(line)
             if line:
-                self._lines.append((line, on_lost))
+                self._lines.append((line, on_written))
                 self._waiting_bytes += len(line)
                 if self._open and not self._writing:
                     _start("writer", self._write_lines)
                     self._writing = True
+        if on_written and not line:
+            on_written()
 
     def owes(self) -> bool:
         """Whether something waits to be written."""
@@ -10417,10 +10477,6 @@ class Wire:
             self._changed.wait_for(lambda: not self._lines or not self._open, timeout_s)
             self._open = False
             self._changed.notify_all()
-            lost = [on_lost for _, on_lost in self._lines if on_lost]
-        for give_up in lost:
-            with contextlib.suppress(Exception):
-                give_up()
 
     def _polled(self, wanted: int) -> int:
         """Which of the wanted events, and which signs of the end, the descriptor shows now."""
@@ -10451,10 +10507,14 @@ class Wire:
                 if self._open:
                     self._on_gone()
                 self._open = False
+            on_written = None
             with self._changed:
                 if not rest:
-                    self._waiting_bytes -= len(self._lines.pop(0)[0])
+                    line, on_written = self._lines.pop(0)
+                    self._waiting_bytes -= len(line)
                 self._changed.notify_all()
+            if on_written:
+                on_written()
 
     def _first_line(self) -> memoryview | None:
         """The line to write next; None where there is none, or the wire is closed."""
@@ -10557,56 +10617,68 @@ class ServerCall(Call):
         self.id_text = _id_text(request.id) or ""
         self.begun = False
         self.message = "Still working"
-        self._began_at = time.monotonic()
-        self._told_at = float("-inf")
+        self.began_at = time.monotonic()
+        self.told_at = float("-inf")
 
     def progress(self) -> str:
         """A notification; empty where the last one was just now, so that the numbers rise."""
         now = time.monotonic()
-        if now - self._told_at < PROGRESS_EVERY_S:
+        if now - self.told_at < PROGRESS_EVERY_S:
             return ""
-        self._told_at = now
+        self.told_at = now
         params = {
             "progressToken": self.request.meta["progressToken"],
-            "progress": round(now - self._began_at, 3),
+            "progress": round(now - self.began_at, 3),
             "message": one_line(self.message, 200),
         }
         return _frame(method="notifications/progress", params=params)
+
+
+def outcome_frame(running: ServerCall, outcome: Outcome) -> str:
+    """The frame that answers a call."""
+    return _result_frame(running.request, _tool_result(running.request.version, outcome))
 
 
 class CallRegistry:
     """The calls that are owed an answer, by the text of their id, until answered or cancelled.
 
     Looking and sending happen under one lock, so that nothing is ever sent for a call which has
-    left. Sending does not wait, so the lock is never held long.
+    left. Sending does not wait, so the lock is never held long. One more thread, the clock, tells
+    of calls and answers those whose time is over.
     """
 
-    def __init__(self, wire: Wire, outcome_frame: Callable[[ServerCall], str]) -> None:
+    def __init__(
+        self, wire: Wire, outcome_frame: Callable[[ServerCall], str], runtime: Runtime
+    ) -> None:
         self._wire = wire
         self._outcome_frame = outcome_frame
         self._owed: dict[str, ServerCall] = {}
-        self._workers = {True: 0, False: 0}  # for the tools that go out, and for the others
-        self._ticking = False
-        self._closed = False
+        self._runtime = runtime
+        self._threads = {True: 0, False: 0}  # for the tools that go out, and for the others
         self._changed = threading.Condition()
+        self._ending = threading.Event()  # nothing more begins
+        self._over = threading.Event()
+        self._next_look = float("inf")
+        self._clock_set = threading.Event()
+        _start("clock", self._watch_time)
 
     def add(self, running: ServerCall) -> bool:
         """Begin the call or let it wait; False where too many wait, RpcError for an id in use."""
         goes_out = running.declared.effects.open_world
         with self._changed:
-            if self._closed:
+            if self._ending.is_set():
                 return True  # nobody waits for an answer any more
             if running.id_text in self._owed:
                 raise RpcError(-32600, "A request with this id is still running.")
             if len(self._waiting(goes_out)) >= MAX_QUEUED:
                 return False
-            if running.is_told_of and not self._ticking:
-                _start("ticker", self._tick)
-                self._ticking = True
-            if self._workers[goes_out] < (MAX_WORKERS if goes_out else _LOCAL_WORKERS):
-                _start("worker", self._work_off, goes_out)
-                self._workers[goes_out] += 1
+            if self._threads[goes_out] < (MAX_WORKERS if goes_out else _LOCAL_WORKERS):
+                running.begun = True
+                _start("call", self._work, running)
+                self._threads[goes_out] += 1
             self._owed[running.id_text] = running
+        if self._due(running) < self._next_look:
+            self._clock_set.set()
         return True
 
     def send(self, running: ServerCall, text: str) -> None:
@@ -10636,13 +10708,16 @@ class CallRegistry:
     def drop_unpaid(self) -> None:
         """Take no more calls, and stop those for which nothing is paid."""
         with self._changed:
-            self._closed = True
+            self._ending.set()
             unpaid = [running for running in self._owed.values() if not running.has_paid()]
         for running in unpaid:
             self.cancel(running.id_text)
 
     def close(self) -> None:
         """Answer nothing more."""
+        self._ending.set()
+        self._over.set()
+        self._clock_set.set()
         for id_text in list(self._owed):
             self.cancel(id_text)
 
@@ -10650,39 +10725,61 @@ class CallRegistry:
         calls = [running for running in self._owed.values() if not running.begun]
         return [call for call in calls if call.declared.effects.open_world == goes_out]
 
-    def _work_off(self, goes_out: bool) -> None:
-        """Run calls until none waits, in a worker's thread."""
-        while running := self._next(goes_out):
-            text = self._outcome_frame(running)
-            with self._changed:
-                owed = self._owed.get(running.id_text) is running
-                if owed:
-                    del self._owed[running.id_text]
-                    running.request.reply(text, running.rescue)
-            if not owed:
-                with contextlib.suppress(Exception):
-                    running.rescue()
-
-    def _next(self, goes_out: bool) -> ServerCall | None:
-        """The next call; None ends the worker."""
-        with self._changed:
-            for running in [] if self._closed else self._waiting(goes_out):
-                running.begun = True
-                return running
-            self._workers[goes_out] -= 1
-            return None
-
-    def _tick(self) -> None:
-        """Tell of the calls now and then, until none is left that is told of."""
+    def _work(self, first: ServerCall) -> None:
+        """Run a call in its thread, and then those that have waited for one to end."""
+        goes_out, running = first.declared.effects.open_world, first
         while True:
-            time.sleep(HEARTBEAT_S)
+            self.answer(running, self._outcome_frame(running))
             with self._changed:
-                told = [running for running in self._owed.values() if running.is_told_of]
-                if not told:
-                    self._ticking = False
+                waiting = [] if self._ending.is_set() else self._waiting(goes_out)
+                if not waiting:
+                    self._threads[goes_out] -= 1
+                    self._changed.notify_all()
                     return
-                for running in told:
-                    self._wire.send(running.progress())
+                running = waiting[0]
+                running.begun = True
+
+    def answer(self, running: ServerCall, text: str) -> None:
+        """Send the answer of a call, unless it has one or has left."""
+        with self._changed:
+            if self._owed.get(running.id_text) is running:
+                del self._owed[running.id_text]
+                running.request.reply(text, running.delivered)
+
+    def _due(self, running: ServerCall) -> float:
+        """When a call is to be looked at next."""
+        told_at = max(running.told_at, running.began_at)
+        told_again_at = told_at + HEARTBEAT_S if running.is_told_of else float("inf")
+        return min(running.deadline, told_again_at)
+
+    def _watch_time(self) -> None:
+        """Progress, deadlines and upkeep: the only thread that looks at the clock."""
+        while not self._over.is_set():
+            with self._changed:
+                owed = list(self._owed.values())
+                dues = [self._due(running) for running in owed]
+                self._next_look = min(dues, default=float("inf"))
+            left_s = min(self._next_look - time.monotonic(), self._runtime.upkeep_due_s(), 3600.0)
+            self._clock_set.wait(max(0.0, left_s))
+            self._clock_set.clear()
+            for running in owed:
+                if running.remaining_s() <= 0:
+                    self._end(running)
+                elif self._due(running) <= time.monotonic():
+                    self.send(running, running.progress())
+            self._runtime.beat()
+
+    def _end(self, running: ServerCall) -> None:
+        """Answer a call whose time is over, unless it is about to answer by itself."""
+        outcome = handed_off(running)
+        if not running.begun:
+            running.cancel()
+            sentence = "Too many calls are running; nothing was sent. Try again in a minute."
+            outcome = failure(running.declared, ToolError("rate_limited", sentence))
+        if outcome is None:
+            running.deadline = time.monotonic() + _SOON_S
+        else:
+            self.answer(running, outcome_frame(running, outcome))
 
 
 # ---- Questions to the user
@@ -10847,7 +10944,7 @@ class Server:
     def __init__(self, runtime: Runtime, wire: Wire) -> None:
         self._runtime = runtime
         self._wire = wire
-        self._register = CallRegistry(wire, self._outcome_frame)
+        self._register = CallRegistry(wire, self._outcome_frame, runtime)
         self._outside = self._outside_now()
         self._tools = offered_tools(runtime.settings, self._outside)
         self._lists: dict[str, str] = {}  # by version
@@ -10911,19 +11008,19 @@ class Server:
     def _receive_batch(self, messages: list[Json]) -> None:
         """Answer an array of messages by one array, once all its answers are there."""
         answers: list[str] = []
-        losses: list[Callable[[], None]] = []
+        delivered: list[Callable[[], None]] = []
         lock = threading.Lock()
 
-        def give_up() -> None:
-            for on_lost in losses:
-                on_lost()
+        def all_written() -> None:
+            for on_written in delivered:
+                on_written()
 
-        def add(text: str, on_lost: Callable[[], None] | None = None) -> None:
+        def add(text: str, on_written: Callable[[], None] | None = None) -> None:
             with lock:
                 answers.append(text)
-                losses.extend([on_lost] if on_lost else [])
+                delivered.extend([on_written] if on_written else [])
                 if len(answers) == len(messages) and any(answers):
-                    self._wire.send(f"[{','.join(filter(None, answers))}]", give_up)
+                    self._wire.send(f"[{','.join(filter(None, answers))}]", all_written)
 
         for message in messages:
             self._handle(message, add)
@@ -11091,14 +11188,14 @@ class Server:
         request, declared = running.request, running.declared
         try:
             outcome = run_tool(running, request.params.get("arguments") or {})
-            frame = _result_frame(request, _tool_result(request.version, outcome))
+            frame = outcome_frame(running, outcome)
         except AskUser as error:
             return _result_frame(request, self._elicitation.asking(request, error))
         except BaseException as error:  # noqa: BLE001 - a call must never stay without an answer
             sentence = "The call ended unexpectedly; see perplexity_usage before repeating it."
             outcome = failure(declared, ToolError("internal_error", sentence))
             outcome = outcome._replace(detail=place_of(error))
-            frame = _result_frame(request, _tool_result(request.version, outcome))
+            frame = outcome_frame(running, outcome)
         if outcome.detail and not running.cancelled.is_set():
             _note(self._runtime.settings, "ERROR", f"{declared.name}: {outcome.detail}")
         return frame
@@ -11244,11 +11341,9 @@ def serve(runtime: Runtime, descriptor_in: int = 0, descriptor_out: int = 1) -> 
     for sentence in (*settings.problems, *settings.warnings, unknown_tools(settings)):
         if sentence:
             _note(settings, "WARNING", sentence)
-    observer = Observer(runtime)
-    observer.start()
+    runtime.log = functools.partial(_note, settings, "ERROR")
     _start("reader", server.read, descriptor_in, ending)
     ending.wait()
-    observer.stop()
     last = _start("last", server.close, ending)
     while last.is_alive() and time.monotonic() < ending.ends_at(settings.wait_s):
         last.join(_LOOK_S)
@@ -13954,26 +14049,25 @@ def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> CallEnd:
     pause_s = TICK_S
     if _streams(order, screen):
         call.hear, pause_s = watch.heard.append, STREAM_TICK_S
-    flight = Request()
-    runtime.take_slot(1.0)  # of 64, and nothing else runs yet
-    runtime.launch(flight, paid=False, work=lambda: run_tool(call, order.arguments))
+    running = Work("call", lambda: run_tool(call, order.arguments))
     signal = 0
     try:
-        while not flight.finished.wait(pause_s):
+        while not running.over.wait(pause_s):
             watch.tick()
+            runtime.beat()
     except KeyboardInterrupt as stop:
         signal = getattr(stop, "number", 2)
-        if not _drained(flight, runtime, screen, signal):
+        if not _drained(running, runtime, screen, signal):
             call.cancel()
             runtime.settle(0.5)
             screen.note(("\n" if watch.shown else "") + _interruption(order, call))
             raise
     watch.show()
     screen.status("")
-    return CallEnd(flight.result(), watch, call, signal)
+    return CallEnd(running.result(), watch, call, signal)
 
 
-def _drained(flight: Request, runtime: Runtime, screen: Screen, signal: int) -> bool:
+def _drained(running: Work, runtime: Runtime, screen: Screen, signal: int) -> bool:
     """Whether the answer came for which a paid request was on its way when a signal came.
 
     It is paid for, so it is waited for a little; the same signal again ends that at once.
@@ -13981,12 +14075,12 @@ def _drained(flight: Request, runtime: Runtime, screen: Screen, signal: int) -> 
     end, said = time.monotonic() + EXIT_GRACE_S, False
     while True:
         try:
-            while runtime.busy() and not flight.finished.is_set() and time.monotonic() < end:
+            while runtime.busy() and not running.over.is_set() and time.monotonic() < end:
                 if not said:
                     said = True
                     screen.note("Stopping. The request is paid for: its answer has 10 s to come.")
-                flight.finished.wait(TICK_S)
-            return flight.finished.wait(TICK_S)
+                running.over.wait(TICK_S)
+            return running.over.wait(TICK_S)
         except KeyboardInterrupt as again:  # noqa: PERF203 - another kind is no hurry
             if getattr(again, "number", 2) == signal:
                 return False
@@ -14016,15 +14110,15 @@ def _interruption(order: ParsedCommand, call: Call) -> str:
     job_id = order.arguments.get("job_id", _kept_job(call))
     if job_id is not None:
         return f"Stopped waiting; job {job_id} is kept. Go on with: {_resuming(job_id, order)}"
-    if call.flights:
+    if call.requests:
         return f"Stopped. The request may have been billed: see {PROGRAM} usage."
     return "Stopped."
 
 
 def _kept_job(call: Call) -> int | None:
     """The last job of a call that outlives this process; one still awaiting its reply does not."""
-    jobs = [flight.job_id for flight in call.flights if flight.finished.is_set()]
-    return next((number for number in reversed(jobs) if number and number < MEMORY_JOBS), None)
+    jobs = [request.job_id for request in call.requests if request.over.is_set()]
+    return next(filter(None, reversed(jobs)), None)
 
 
 def _resuming(job_id: Json, order: ParsedCommand) -> str:
@@ -14074,10 +14168,10 @@ def _reported(order: ParsedCommand, ended: CallEnd, screen: Screen) -> int:
     status = _status_of_run(order, outcome)
     try:
         _print(order, ended, screen)
+        ended.call.delivered()
     except CannotWrite as error:
         if error.quiet:
             raise
-        ended.call.rescue()
         job_id = _kept_job(ended.call)
         resuming = f"; the answer is kept, read it with: {_resuming(job_id, order)}"
         raise CannotWrite(f"{error}{resuming if job_id else ''}") from None
@@ -14522,7 +14616,7 @@ def documented_estimate(plan: RequestPlan) -> int:
         return plan.estimate_nano
     if plan.preset is None and plan.model not in {None, Settings().model}:
         return model_estimate(None, plan.body)
-    return documented_nano(plan.preset)
+    return estimated(None, "", plan)
 
 
 def _find_newest(order: ParsedCommand, runtime: Runtime, screen: Screen) -> None:

@@ -29,12 +29,12 @@ MODULE_POWERS = {
     "shutil": {18},
     "signal": {15, 18},
     "socketserver": {16},
-    "threading": {0, 6, 11, 15, 16},
+    "threading": {0, 6, 11, 12, 15, 16},
     "webbrowser": {16},
     "pathlib": {0, 5, 9, 17, 18},
 }
 CALL_POWERS = {"open": {5}, "print": {18}, "input": {18}}
-NAME_POWERS = {"sqlite3": {9}, "threading": {6, 9, 11, 15, 16}}
+NAME_POWERS = {"sqlite3": {9}, "threading": {6, 9, 11, 12, 15, 16}}
 ATTRIBUTE_POWERS = {  # (object, attribute)
     ("os", "environ"): {3},
     ("os", "getenv"): set(),

@@ -134,7 +134,7 @@ class Caps(unittest.TestCase):
             (cap,) = owner.ok("usage")["caps"]
             self.assertEqual((cap["spent_usd"], cap["reserved_usd"]), ("0", "0.06"))
             self.assertIn("[budget_exceeded]", owner.refused("research", query="q2"))
-            owner.ok("jobs", action="cancel", job_id=number)
+            owner.ok("jobs", action="cancel", job_id=number, confirm=True)
             while owner.ok("jobs", action="status", job_id=number)["status"] != "cancelled":
                 pass
             (cap,) = owner.ok("usage")["caps"]
@@ -193,9 +193,9 @@ class Caps(unittest.TestCase):
             )
             self.assertEqual(shown, spent)
 
-    def test_the_reservation_of_a_dead_process_is_free_again(self) -> None:
+    def test_what_a_dead_process_has_sent_counts_until_the_window_ends(self) -> None:
         with desk(PERPLEXITY_BUDGET_DAILY_USD="0.05") as owner:
-            owner.fake.hold("POST /v1/agent")
+            gate = owner.fake.hold("POST /v1/agent")
             child = subprocess.Popen(
                 [sys.executable, str(ROOT / "perplexity_pro_mcp.py"), "ask", "held"],
                 env={
@@ -211,27 +211,34 @@ class Caps(unittest.TestCase):
             )
             owner.fake.wait_for("POST /v1/agent", 1)
             owner.fake.always("POST /v1/agent", None)
-            self.assertIn("reserved", owner.refused("ask", query="mine"))
             child.send_signal(signal.SIGKILL if os.name != "nt" else signal.SIGTERM)
             child.wait(WAIT_S)
             with owner.runtime.store.writing() as db:
-                age = pro.RESERVATION_LIFE_S + 1
-                db.execute("UPDATE reservations SET heartbeat_at = heartbeat_at - ?", (age,))
+                db.execute("UPDATE research_jobs SET started_at = '2026-01-01 00:00:00.000000'")
+            self.assertEqual(owner.ok("jobs", action="status", job_id=1)["status"], "lost")
+            self.assertIn("reserved", owner.refused("ask", query="mine"))
             (cap,) = owner.ok("usage")["caps"]
-            self.assertEqual(cap["reserved_usd"], "0")
+            self.assertTrue(cap["reserved_usd"].startswith("0.037"), cap)
+            with owner.runtime.store.writing() as db:
+                db.execute("UPDATE holds SET since = '2026-01-01 00:00:00.000000'")
+            gate.set()
+            owner.ok("ask", query="mine")
 
-    def test_a_living_process_keeps_its_reservation(self) -> None:
+    def test_a_request_on_its_way_counts_however_long_it_takes(self) -> None:
         with desk(PERPLEXITY_BUDGET_DAILY_USD="0.05") as owner:
             gate = owner.fake.hold("POST /v1/agent")
             running = Background(owner, "ask", query="held")
             owner.fake.wait_for("POST /v1/agent", 1)
-            with owner.runtime.store.writing() as db:
-                db.execute("UPDATE reservations SET heartbeat_at = 0")
-                pro.keep_reserved(db, owner.runtime.owner)
-            (cap,) = owner.ok("usage")["caps"]
-            self.assertTrue(cap["reserved_usd"].startswith("0.037"), cap)
+            self.assertIn(
+                "reserved",
+                Desk(owner.fake, owner.folder, PERPLEXITY_BUDGET_DAILY_USD="0.05").refused(
+                    "ask", query="other"
+                ),
+            )
             gate.set()
             running.join()
+            (cap,) = owner.ok("usage")["caps"]
+            self.assertEqual(cap["reserved_usd"], "0")
 
     def test_sums_equal_the_results_to_the_nano_over_a_thousand_calls(self) -> None:
         dice = random.Random(3)  # noqa: S311 - as above
@@ -383,7 +390,7 @@ class Sharing(unittest.TestCase):
             first = Background(owner, "ask", query="same")
             owner.fake.wait_for("POST /v1/agent", 1)
             second = Background(owner, "ask", query="same")
-            while len(second.call.flights) == 0:
+            while len(second.call.requests) == 0:
                 threading.Event().wait(0.001)
             first.call.cancel()
             first.join()
@@ -462,10 +469,18 @@ class Confirming(unittest.TestCase):
                     return said
 
                 call.ask_user = ask_user
-                outcome = pro.run_tool(call, {"query": "q"})
+                outcome = pro.run_tool(call, {"query": f"q {answer}"})
                 self.assertEqual(outcome.kind, None if answer else "confirmation_required")
                 self.assertEqual(len(asked), 1)
                 self.assertIn("0.001 USD", asked[0])
+
+    def test_where_the_user_can_be_asked_an_argument_does_not_answer_for_them(self) -> None:
+        with desk(PERPLEXITY_CONFIRM_USD="0") as owner:
+            for answer, kind in ((False, "confirmation_required"), (None, None)):
+                call = owner.call("search")
+                call.ask_user = lambda _question, _cost, said=answer: said  # None: the form failed
+                said = pro.run_tool(call, {"query": f"{answer}", "confirm": True})
+                self.assertEqual(said.kind, kind)
 
     def test_confirm_is_understood_by_tools_that_do_not_list_it(self) -> None:
         with desk(PERPLEXITY_CONFIRM_USD="0") as owner:

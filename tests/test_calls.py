@@ -29,8 +29,8 @@ def wait_until(condition: Any, what: str) -> None:
 
 def assert_stored_later(case: unittest.TestCase, owner: Desk, number: int, words: str) -> None:
     """Now that storage works again it takes an answer over from memory, and its cost once."""
-    owner.runtime.catch_up()
-    case.assertEqual(owner.runtime.unsaved, {})
+    owner.ok("usage")
+    case.assertFalse(owner.runtime.store.is_late())
     case.assertIn(words, owner.ok("jobs", action="result", job_id=number)["answer"])
     case.assertEqual(statuses(owner), ["ok"])
 
@@ -177,7 +177,8 @@ class HandingOff(unittest.TestCase):
             started = time.monotonic()
             result = owner.ok("ask", query="very slow")
             self.assertLess(time.monotonic() - started, 5)
-            self.assertEqual((result["status"], result["answer"]), ("in_progress", ""))
+            self.assertEqual(set(result), {"status", "job_id", "warnings"})
+            self.assertEqual(result["status"], "in_progress")
             number = result["job_id"]
             self.assertIn(f'"job_id":{number}', result["warnings"][0])
             waiting = owner.ok("jobs", action="result", job_id=number)
@@ -250,27 +251,39 @@ class StorageTrouble(unittest.TestCase):
                 self.assertIn("late", owner.ok("jobs", action="result", job_id=number)["answer"])
             assert_stored_later(self, owner, number, "late")
 
-    def test_without_storage_answers_still_come_with_a_note(self) -> None:
+    def test_without_storage_nothing_paid_is_sent_and_the_folder_is_named(self) -> None:
+        paid: list[tuple[str, dict[str, Any]]] = [
+            ("ask", {"query": "q"}),
+            ("chat", {"action": "send", "title": "t", "message": "m"}),
+            ("search", {"query": "q"}),
+            ("research", {"query": "q"}),
+            ("decide", {"state": "s", "questions": {"a": {"type": "noul", "instructions": "?"}}}),
+        ]
         with desk() as owner:
             broken = Desk(owner.fake, owner.folder, PERPLEXITY_DATA_DIR="/dev/null/x")
-            result = broken.ok("ask", query="q")
-            self.assertTrue(any("data folder" in warning for warning in result["warnings"]))
-            self.assertIn("[internal_error]", broken.refused("usage"))
+            for tool, arguments in paid:
+                with self.subTest(tool=tool):
+                    self.assertIn("/dev/null/x", broken.refused(tool, **arguments))
             broken.ok("help")
+            self.assertEqual(owner.fake.requests, [])
 
-    def test_without_storage_a_slow_answer_is_kept_in_memory(self) -> None:
-        with desk() as owner:
-            broken = Desk(
-                owner.fake,
-                owner.folder,
-                PERPLEXITY_DATA_DIR="/dev/null/x",
-                PERPLEXITY_WAIT_SECONDS="0.3",
-            )
-            gate = owner.fake.hold("POST /v1/agent")
-            number = broken.ok("ask", query="kept")["job_id"]
-            gate.set()
-            self.assertTrue(broken.runtime.settle(WAIT_S))
-            self.assertIn("kept", broken.ok("jobs", action="result", job_id=number)["answer"])
+    def test_nothing_is_sent_that_cannot_be_noted_before(self) -> None:
+        with desk(PERPLEXITY_DB_BUSY_TIMEOUT="0.1") as owner:
+            owner.ok("ask", query="first")
+            with owner.locked():
+                self.assertIn("[storage_busy]", owner.refused("ask", query="second"))
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
+            self.assertEqual(owner.ok("jobs", action="list")["jobs"], [])
+            self.assertEqual(statuses(owner), ["ok"])
+
+    def test_a_locked_database_is_waited_for_no_longer_than_the_call_may_take(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="0.6") as owner:
+            owner.ok("usage")
+            with owner.locked():
+                began = time.monotonic()
+                self.assertIn("[storage_busy]", owner.refused("ask", query="q"))
+                self.assertLess(time.monotonic() - began, 3)
+            self.assertEqual(owner.fake.requests, [])
 
 
 class Rough(unittest.TestCase):
@@ -300,7 +313,7 @@ class Rough(unittest.TestCase):
             def broken(db: Any) -> None:
                 db.execute("INSERT INTO usage_events (id) VALUES (NULL)")
 
-            self.assertIsNotNone(owner.runtime.record(broken)[1])
+            self.assertIsNotNone(owner.runtime.store.record(broken)[1])
             self.assertEqual(owner.ok("search", query="q2")["warnings"], [])
             self.assertEqual(statuses(owner), ["ok", "ok"])
 
@@ -312,30 +325,12 @@ class Rough(unittest.TestCase):
             alive = other.ok("jobs", action="status", job_id=number)
             self.assertEqual(alive["status"], "in_progress")
             with owner.runtime.store.writing() as db:
-                db.execute("UPDATE research_jobs SET started_at = '2026-01-01 00:00:00.000000'")
+                db.execute("UPDATE research_jobs SET last_checked_at = '2026-01-01 00:00:00.000'")
             self.assertEqual(other.ok("jobs", action="status", job_id=number)["status"], "lost")
             other.runtime.close()
             gate.set()
             self.assertTrue(owner.runtime.settle(WAIT_S))
             self.assertIn("late", owner.ok("jobs", action="result", job_id=number)["answer"])
-
-    def test_a_run_started_while_storage_is_locked_can_be_listed_cancelled_and_found(self) -> None:
-        with desk(PERPLEXITY_DB_BUSY_TIMEOUT="0.1") as owner:
-            owner.ok("search", query="q")
-            owner.fake.run_script(*["in_progress"] * 1000)
-            with owner.locked():
-                number = owner.ok("research", query="run")["job_id"]
-                listed = owner.ok("jobs", action="list")["jobs"]
-                self.assertIn(number, [job["job_id"] for job in listed])
-            self.assertEqual(
-                owner.ok("jobs", action="cancel", job_id=number)["status"], "cancelling"
-            )
-            sent = [seen for seen in owner.fake.requests if seen.path.endswith("/cancel")]
-            self.assertEqual(len(sent), 1)
-            for _ in range(4):
-                end = owner.ok("jobs", action="status", job_id=number)
-            self.assertEqual(end["status"], "cancelled")
-            self.assertEqual(statuses(owner), ["ok", "unexpected_response"])
 
     def test_an_answer_whose_database_was_removed_is_kept_in_the_new_one(self) -> None:
         with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
@@ -355,8 +350,8 @@ class Rough(unittest.TestCase):
             full = pro.ToolError("internal_error", "The disk is full.")
 
             @contextlib.contextmanager
-            def failing() -> Any:
-                with real() as db:
+            def failing(*timeout_s: float) -> Any:
+                with real(*timeout_s) as db:
                     yield db
                     raise full  # as SQLite does when it cannot write at the commit
 
@@ -381,7 +376,7 @@ class Rough(unittest.TestCase):
             (job,) = owner.ok("jobs", action="list")["jobs"]
             self.assertEqual(job["status"], "in_progress")
             second = Background(owner, "ask", query="same")
-            wait_until(lambda: second.call.flights, "the second call did not start")
+            wait_until(lambda: second.call.requests, "the second call did not start")
             gate.set()
             self.assertIn("same", second.join().structured["answer"])
             self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
@@ -393,6 +388,7 @@ class Rough(unittest.TestCase):
             owner.fake.script("POST /v1/agent", limited)
             first = Background(owner, "ask", query="same")
             owner.fake.wait_for("POST /v1/agent", 1)
+            wait_until(lambda: not first.call.requests[0].sent, "the refusal did not come")
             first.call.cancel()
             self.assertIn("same", owner.ok("ask", query="same")["answer"])
             first.join()
@@ -401,81 +397,47 @@ class Rough(unittest.TestCase):
 class LateEnds(unittest.TestCase):
     """A request that ends when its caller has left already, or its job is only in memory."""
 
-    def away(self, owner: Desk) -> Desk:
-        """Another desk in front of the same fake, whose storage never works."""
-        settings = {"PERPLEXITY_DATA_DIR": "/dev/null/x", "PERPLEXITY_WAIT_SECONDS": "0.3"}
-        return Desk(owner.fake, owner.folder, **settings)
-
-    def test_a_job_in_memory_ends_as_its_request_does(self) -> None:
+    def test_a_cancelled_request_that_is_refused_leaves_a_job_only_if_it_may_have_cost(
+        self,
+    ) -> None:
         limited = (("retry-after", "20"),)
         for status, left in ((429, []), (502, ["failed"]), (400, ["failed"])):
             with self.subTest(status=status), desk() as owner:
-                away, gate = self.away(owner), threading.Event()
+                gate = threading.Event()
                 body = {"error": {"message": "no"}}
-                owner.fake.script("POST /v1/agent", Answer(status, body, limited, gate=gate))
-                asked = Background(away, "ask", query="q")
-                owner.fake.wait_for("POST /v1/agent", 1)
-                asked.call.cancel()
-                asked.join()
-                (job,) = away.runtime.unsaved.values()
-                self.assertEqual(job.status, "in_progress")
-                gate.set()
-                self.assertTrue(away.runtime.settle(WAIT_S))
-                self.assertEqual([job.status for job in away.runtime.unsaved.values()], left)
-
-    def test_the_ids_of_jobs_in_memory_are_never_reused_and_stay_in_their_project(self) -> None:
-        with desk(PERPLEXITY_WAIT_SECONDS="0.3", PERPLEXITY_DB_BUSY_TIMEOUT="0.1") as owner:
-            numbers: list[int] = []
-            for query in ("first", "second"):
-                gate = owner.fake.hold("POST /v1/agent")
-                asked = Background(owner, "ask", query=query, project="alpha")
-                owner.fake.wait_for("POST /v1/agent", len(numbers) + 1)
-                with owner.locked():
-                    numbers.append(asked.join().structured["job_id"])
-                self.assertIn("[not_found]", owner.refused("jobs", action="list", project="beta"))
-                where = {"action": "result", "job_id": numbers[-1]}
-                self.assertIn("[not_found]", owner.refused("jobs", project="beta", **where))
-                gate.set()
-                self.assertTrue(owner.runtime.settle(WAIT_S))
-            for number, query in zip(numbers, ("first", "second"), strict=True):
-                found = owner.ok("jobs", action="result", job_id=number, project="alpha")
-                self.assertIn(query, found["answer"])
-
-    def test_a_cancel_that_meets_the_end_of_the_request_makes_no_job_of_it(self) -> None:
-        for status in (429, 400):
-            with self.subTest(status=status), desk() as owner:
-                gate, real = threading.Event(), pro.PaidRequest.keep_as_job
-
-                def late(flight: Any, gate: Any = gate, real: Any = real) -> Any:
-                    gate.set()
-                    flight.finished.wait(WAIT_S)
-                    return real(flight)
-
-                body, limited = {"error": {"message": "no"}}, (("retry-after", "20"),)
                 owner.fake.script("POST /v1/agent", Answer(status, body, limited, gate=gate))
                 asked = Background(owner, "ask", query="q")
                 owner.fake.wait_for("POST /v1/agent", 1)
-                with mock.patch.object(pro.PaidRequest, "keep_as_job", late):
-                    asked.call.cancel()
-                    asked.join()
-                self.assertEqual(owner.ok("jobs", action="list")["jobs"], [])
-                self.assertEqual(owner.runtime.pending, set())
-
-    def test_a_job_made_before_its_request_is_opened_gets_the_answer(self) -> None:
-        for tool, status in (("ask", "completed"), ("research", "queued")):
-            with self.subTest(tool=tool), desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
-                gate, real = threading.Event(), pro.PaidRequest._open
-
-                def late(flight: Any, gate: Any = gate, real: Any = real) -> None:
-                    gate.wait(WAIT_S)
-                    real(flight)
-
-                with mock.patch.object(pro.PaidRequest, "_open", late):
-                    number = owner.ok(tool, query="q")["job_id"]
-                    gate.set()
-                    self.assertTrue(owner.runtime.settle(WAIT_S))
+                asked.call.cancel()
+                asked.join()
                 (job,) = owner.ok("jobs", action="list")["jobs"]
-                self.assertEqual((job["job_id"], job["status"]), (number, status))
+                self.assertEqual(job["status"], "in_progress")
+                gate.set()
+                self.assertTrue(owner.runtime.settle(WAIT_S))
+                jobs = owner.ok("jobs", action="list")["jobs"]
+                self.assertEqual([job["status"] for job in jobs], left)
+
+    def test_a_job_is_found_in_its_project_only(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            number = owner.ok("ask", query="q", project="alpha")["job_id"]
+            self.assertIn("[not_found]", owner.refused("jobs", action="list", project="beta"))
+            where = {"action": "result", "job_id": number}
+            self.assertIn("[not_found]", owner.refused("jobs", project="beta", **where))
+            gate.set()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            self.assertIn("q", owner.ok("jobs", project="alpha", **where)["answer"])
+
+    def test_what_is_not_sent_when_the_time_is_over_is_never_sent_and_leaves_no_trace(self) -> None:
+        for tool in ("ask", "research", "search"):
+            with self.subTest(tool=tool), desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+                limited = Answer(429, {"error": {"message": "no"}}, (("retry-after", "20"),))
+                owner.fake.always("POST /v1/agent", limited)
+                owner.fake.always("POST /search", limited)
+                self.assertIn("will not be", owner.refused(tool, query="q"))
+                self.assertTrue(owner.runtime.settle(WAIT_S))
+                self.assertEqual(owner.ok("jobs", action="list")["jobs"], [])
+                self.assertEqual((statuses(owner), len(owner.fake.requests)), ([], 1))
 
     def test_a_refusal_after_the_hand_off_is_read_from_the_job(self) -> None:
         with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
@@ -492,15 +454,15 @@ class LateEnds(unittest.TestCase):
     def test_what_is_cancelled_right_before_it_is_sent_is_not_sent(self) -> None:
         with desk() as owner:
             reached, go = threading.Event(), threading.Event()
-            real = pro.Runtime.mark_sent
+            real = pro.PaidRequest.pause
 
-            def slow(runtime: Any, flight: Any) -> None:
+            def slow(request: Any, seconds: float) -> None:
                 if not reached.is_set():
                     reached.set()
                     go.wait(WAIT_S)
-                real(runtime, flight)
+                real(request, seconds)
 
-            with mock.patch.object(pro.Runtime, "mark_sent", slow):
+            with mock.patch.object(pro.PaidRequest, "pause", slow):
                 first = Background(owner, "ask", query="same")
                 self.assertTrue(reached.wait(WAIT_S))
                 first.call.cancel()
@@ -600,7 +562,7 @@ class BackgroundRuns(unittest.TestCase):
             second = owner.ok("jobs", action="status", job_id=number)
             self.assertEqual((first["status"], second["status"]), ("queued", "queued"))
             with owner.runtime.store.writing() as db:
-                db.execute("UPDATE research_jobs SET started_at = '2026-01-01 00:00:00.000000'")
+                db.execute("UPDATE research_jobs SET missing_since = '2026-01-01 00:00:00.000'")
             third = owner.ok("jobs", action="status", job_id=number)
             self.assertEqual(third["status"], "lost")
             self.assertFalse(third["job"]["usage_recorded"])
@@ -610,7 +572,9 @@ class BackgroundRuns(unittest.TestCase):
         with desk() as owner:
             owner.fake.run_script(*["in_progress"] * 1000)
             number = owner.ok("research", query="q")["job_id"]
-            first = owner.ok("jobs", action="cancel", job_id=number)
+            text = owner.refused("jobs", action="cancel", job_id=number)
+            self.assertIn("[confirmation_required]", text)
+            first = owner.ok("jobs", action="cancel", job_id=number, confirm=True)
             self.assertEqual(first["status"], "cancelling")
             self.assertIsNotNone(first["job"]["cancel_requested_at"])
             owner.ok("jobs", action="cancel", job_id=number)
@@ -635,9 +599,9 @@ class BackgroundRuns(unittest.TestCase):
         with desk(PERPLEXITY_OBSERVE="on") as owner:
             owner.ok("research", query="q")
             owner.fake.finish_all()
-            self.assertEqual(pro.Observer(owner.runtime).round(), 1)
+            self.assertEqual(pro.observe(owner.runtime), 1)
             self.assertEqual(statuses(owner), ["ok"])
-            self.assertEqual(pro.Observer(owner.runtime).round(), 0)
+            self.assertEqual(pro.observe(owner.runtime), 0)
 
     def test_one_process_observes_at_a_time(self) -> None:
         with desk() as owner:
@@ -645,12 +609,12 @@ class BackgroundRuns(unittest.TestCase):
             owner.fake.finish_all()
             with owner.runtime.store.writing() as db:
                 self.assertTrue(pro.take_lease(db, "observer", "somebody else", 60))
-            self.assertEqual(pro.Observer(owner.runtime).round(), 0)
+            self.assertEqual(pro.observe(owner.runtime), 0)
             self.assertEqual(owner.events(), [])
 
     def test_an_observer_without_a_database_makes_none(self) -> None:
         with desk() as owner:
-            self.assertEqual(pro.Observer(owner.runtime).round(), 0)
+            self.assertEqual(pro.observe(owner.runtime), 0)
             self.assertFalse(pro.database_exists(owner.settings))
 
     def test_filters_reach_the_run_and_warn(self) -> None:

@@ -1015,7 +1015,7 @@ class Typing(unittest.TestCase):
         with console() as here:
             here.line("chat send 'one\ttwo'")
             here.line("research 'a long question'")
-            for line, start in {"chat list": "1\t2\t2", "jobs": "1\tqueued\tmedium\t2"}.items():
+            for line, start in {"chat list": "1\t2\t2", "jobs": "2\tqueued\tmedium\t2"}.items():
                 piped, shown = here.line(line), here.line(line, tty=True, NO_COLOR="1")
                 self.assertTrue(piped.out.startswith(start), piped.out)
                 self.assertEqual(piped.out.count("\n"), 1)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from fake_perplexity import Answer, FakePerplexity, Seen
-from support import IMPORT, ROOT, WAIT_S, Desk, plain_cosine, pro
+from support import IMPORT, ROOT, WAIT_S, Background, Desk, plain_cosine, pro
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -201,7 +201,9 @@ class EmbedTest(unittest.TestCase):
         return pro.Call(runtime or self.runtime, pro.TOOLS["perplexity_embed"])
 
     def outcome(self, runtime: pro.Runtime | None = None, **arguments: Any) -> pro.Outcome:
-        return pro.run_tool(self.call(runtime), arguments)
+        call = self.call(runtime)
+        outcome: pro.Outcome = Background(None, "embed", call=call, **arguments).join()
+        return outcome
 
     def run_embed(self, runtime: pro.Runtime | None = None, **arguments: Any) -> dict[str, Any]:
         outcome = self.outcome(runtime, **arguments)
@@ -1124,7 +1126,7 @@ class Searching(SearchTest):
         gate = self.fake.hold(ROUTE)
         outcome = self.outcome(hurried, action="search", query="x", dimensions=128)
         self.assertEqual(outcome.kind, "network_timeout")
-        self.assertIn("search again", outcome.text)
+        self.assertIn("try again later", outcome.text)
         gate.set()
         self.assertTrue(hurried.settle(WAIT_S))
         self.assertEqual(self.events("status"), [("ok",)])
@@ -1174,9 +1176,13 @@ class Cache(SearchTest):
     def test_vectors_are_read_once_for_many_searches(self) -> None:
         self.put([b"\x01" * 128] * 3)
         read = self.blocks_read()
+        work = mock.patch.object(pro, "Work", wraps=pro.Work)
+        launched: mock.Mock = self.enterContext_(work)
         for _ in range(5):
             self.assertEqual(len(self.found(b"\x01" * 128)), 3)
         self.assertEqual(read.call_count, 1)
+        names = [one.args[0] for one in launched.call_args_list]
+        self.assertEqual(names, ["vectors"])
 
     def test_they_are_laid_out_while_the_query_is_embedded(self) -> None:
         self.put([b"\x01" * 128] * 3)

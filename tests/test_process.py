@@ -216,7 +216,7 @@ class Starting(ProcessTest):
         self.assertIs(server.ask(call(3, "usage"))["result"]["isError"], False)
         self.assertEqual(self.fake.requests, [])
 
-    def test_it_answers_at_once_while_the_database_is_locked(self) -> None:
+    def test_it_lists_at_once_and_pays_for_nothing_while_the_database_is_locked(self) -> None:
         server = self.begin()
         server.ask(call(1, "projects", action="list"))
         server.ask(ASK)
@@ -226,7 +226,10 @@ class Starting(ProcessTest):
             db.execute("BEGIN EXCLUSIVE")
             other = self.begin(PERPLEXITY_DB_BUSY_TIMEOUT="0.1")
             self.assertTrue(other.ask(request(1, "tools/list"))["result"]["tools"])
-            self.assertIs(other.ask(ASK)["result"]["isError"], False)
+            paid = len(self.fake.requests)
+            refusal = other.ask(ASK)["result"]
+            self.assertEqual(refusal["_meta"]["category"], "storage_busy")
+            self.assertEqual(len(self.fake.requests), paid)
 
     def test_it_starts_in_a_bare_environment_with_an_unusable_home(self) -> None:
         blocker = self.folder / "file"
@@ -240,8 +243,10 @@ class Starting(ProcessTest):
                 }
                 server = self.watch(ServerProcess(environment, *program(), cwd=FILE.anchor))
                 server.ask(INITIALIZE)
-                if home:
-                    self.assertIs(server.ask(ASK)["result"]["isError"], False)
+                if home:  # a request whose cost could not be noted is not sent
+                    text = server.ask(ASK)["result"]["content"][0]["text"]
+                    self.assertIn("The data folder", text)
+                    self.assertEqual(self.fake.requests, [])
                 self.assertEqual(server.end(), 0)
 
 

@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 DATA = ROOT / "tests" / "data"
 REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 SECRET = "my-private-question-0815"
-NEW_COLUMNS = ("tool VARCHAR", "chat_id INTEGER", "extra_json TEXT", "event_id INTEGER")
+NEW_COLUMNS = (
+    "tool VARCHAR",
+    "chat_id INTEGER",
+    "extra_json TEXT",
+    "event_id INTEGER",
+    "digest VARCHAR",
+)
 # How a child process begins: it waits until all of its kind are there.
 CHILD = f"""
 {IMPORT}
@@ -106,6 +112,9 @@ class Adoption(WithFolder):
                 after = contents(self.path)
                 self.assertEqual(after.pop("alembic_version"), [("0005",)])
                 del before["alembic_version"]
+                if "sqlite_sequence" in before:  # this program's own tables are counted as well
+                    counted = dict(after["sqlite_sequence"]).items()
+                    self.assertLessEqual(dict(before.pop("sqlite_sequence")).items(), counted)
                 for table, rows in before.items():
                     kept = [row[: len(rows[0])] for row in after[table]]
                     self.assertEqual(kept, rows, table)
@@ -129,7 +138,17 @@ class Adoption(WithFolder):
                 self.assertEqual({name: found[name] for name in wanted}, wanted)
                 self.assertEqual(
                     set(found) - set(wanted),
-                    {"observer_lease", "budgets", "reservations", "ix_usage_events_report"},
+                    {
+                        "observer_lease",
+                        "budgets",
+                        "holds",
+                        "ix_holds_job_id",
+                        "spent",
+                        "spent_insert",
+                        "spent_update",
+                        "spent_delete",
+                        "ix_usage_events_report",
+                    },
                 )
 
     def test_the_backup_is_the_file_as_it_was(self) -> None:
@@ -336,12 +355,17 @@ class OtherFiles(WithFolder):
             self.path.unlink()
 
     def test_a_current_file_without_one_of_its_tables_is_refused(self) -> None:
-        for table in ("usage_events", "budgets", "reservations", "research_jobs"):
+        for table in ("usage_events", "budgets", "holds", "spent", "research_jobs"):
             self.setUp()
             self.project()
             self.store.close()
             self.sql(f"DROP TABLE {table}")
             self.assert_kept("damaged")
+
+    def test_a_file_whose_triggers_are_gone_is_refused_since_caps_rest_on_them(self) -> None:
+        self.project()
+        self.sql("DROP TRIGGER spent_insert")
+        self.assertIn("lacks one", self.refused(writing=True).message)
 
     def test_triggers_and_views_that_are_not_ours_are_refused_whenever_they_come(self) -> None:
         steals = "CREATE TRIGGER t AFTER INSERT ON usage_events BEGIN DELETE FROM usage_events; END"
@@ -421,7 +445,7 @@ class Health(WithFolder):
         self.project()
         for _ in range(2):
             health = pro.database_health(self.settings())
-            self.assertEqual((health.revision, health.user_version), ("0005", 1))
+            self.assertEqual((health.revision, health.user_version), ("0005", pro._VERSION))
             self.assertEqual((health.journal_mode, health.problem), ("wal", ""))
             self.store.close()
         self.assertEqual([p.name for p in self.folder.iterdir()], [pro.DATABASE])
@@ -559,6 +583,7 @@ class FileSystem(WithFolder):
 
     def test_a_full_disk_is_said_and_breaks_nothing(self) -> None:
         project = self.project()
+        self.store.close()
         connect = sqlite3.connect
 
         def small(*args: Any, **values: Any) -> sqlite3.Connection:
@@ -597,6 +622,7 @@ class FileSystem(WithFolder):
 
     def test_a_file_that_cannot_be_written_is_said(self) -> None:
         project = self.project()
+        self.store.close()
         with mock.patch.object(pro, "_file_uri", lambda path, _mode: f"{path.as_uri()}?mode=ro"):
             with self.assertRaises(pro.ToolError) as caught:
                 self.chat(project)
@@ -866,6 +892,7 @@ for turn in range(200):
 class Secrecy(WithFolder):
     def test_a_failing_statement_tells_nothing_of_what_was_stored(self) -> None:
         project = self.project()
+        self.store.close()
 
         class Failing(sqlite3.Connection):
             def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
@@ -921,7 +948,9 @@ class Projects(WithFolder):
         # Chat chunks are not counted; the job that runs is named.
         removed = self.tool("projects", project="notes", **delete)
         self.assertEqual([removed[name] for name in figures], [2, 3, 1])
-        for table in ("chats", "chat_messages", "research_jobs", "embedding_chunks"):
+        self.assertEqual(self.sql("SELECT status FROM research_jobs"), [("queued",)])
+        self.assertNotIn("notes", self.projects())
+        for table in ("chats", "chat_messages", "embedding_chunks"):
             self.assertEqual(self.sql(f"SELECT * FROM {table}"), [])  # noqa: S608 - fixed names
 
     def test_a_cap_goes_with_its_project(self) -> None:
@@ -998,7 +1027,7 @@ class Projects(WithFolder):
             pro.ensure_project(db, "next")
             self.assertNotEqual(pro.ensure_project(db, "gone"), gone)
             settled = pro.Event("t", "agent", "ok", "gone", gone, cost_nano_usd=7)
-            self.assertTrue(pro.settle_event(db, event, settled))
+            pro.settle_event(db, event, settled)
             self.assertIsNone(pro.store_turn(db, gone, None, "t", pro.Turn("q", "a")))
             row = db.execute("SELECT project_id, project_name, cost_nano_usd FROM usage_events")
             self.assertEqual(row.fetchall(), [(None, "gone", 7)])
@@ -1025,47 +1054,27 @@ class Ledger(WithFolder):
         (opened,) = self.events("status, cost_nano_usd, cost_source, created_at")
         self.assertEqual(opened[:3], ("interrupted", 0, "none"))
         with self.store.writing() as db:
-            self.assertTrue(pro.settle_event(db, number, paid("resp_1", model="m", latency_ms=9)))
+            pro.settle_event(db, number, paid("resp_1", model="m", latency_ms=9))
         rows = self.events("id, status, cost_nano_usd, cost_source, model, latency_ms, created_at")
         self.assertEqual(rows, [(number, "ok", 5, "reported", "m", 9, opened[3])])
 
-    def test_a_response_is_paid_once(self) -> None:
+    def test_an_id_that_is_repeated_is_kept_once_and_every_cost_counts(self) -> None:
         with self.store.writing() as db:
-            self.assertTrue(pro.add_event(db, paid("resp_1")))
-            self.assertFalse(pro.add_event(db, paid("resp_1")))
-            self.assertTrue(pro.add_event(db, paid("resp_1", api="search")))
-            self.assertTrue(pro.add_event(db, paid("resp_1", status="failed")))
-            number = pro.open_event(db, paid())
-            self.assertFalse(pro.settle_event(db, number, paid("resp_1")))
-            self.assertTrue(pro.add_event(db, paid()))
-            self.assertTrue(pro.add_event(db, paid()))
-        self.assertEqual(len(self.events("id")), 5)
-        self.assertEqual([row for row in self.events("status") if row == ("interrupted",)], [])
-
-    def test_a_billed_call_that_repeats_a_request_id_is_kept_without_it(self) -> None:
-        with self.store.writing() as db:
-            for _ in range(2):
-                number = pro.open_event(db, paid(api="search"))
-                self.assertTrue(pro.settle_event(db, number, paid("req_1", api="search")))
-            self.assertTrue(pro.add_event(db, paid("req_1", api="search")))
-        self.assertEqual(self.tool("usage")["totals"]["cost_nano_usd"], 15)
+            for api in ("search", "agent"):
+                number = pro.open_event(db, paid(api=api))
+                pro.settle_event(db, number, paid("req_1", api=api))
+                pro.add_event(db, paid("req_1", api=api))
+                pro.add_event(db, paid("req_1", api=api, status="failed"))
+        self.assertEqual(self.tool("usage")["totals"]["cost_nano_usd"], 30)
         rows = self.events("status, request_id")
-        self.assertEqual(rows, [("ok", "req_1"), ("ok", None), ("ok", None)])
-
-    def test_a_run_seen_twice_leaves_one_row(self) -> None:
-        with self.store.writing() as db:
-            first, second = pro.open_event(db, paid()), pro.open_event(db, paid())
-            self.assertTrue(pro.settle_event(db, first, paid("resp_1")))
-            self.assertFalse(pro.settle_event(db, second, paid("resp_1")))
-        self.assertEqual(self.events("id, request_id"), [(first, "resp_1")])
+        self.assertEqual(rows, [("ok", "req_1"), ("ok", None), ("failed", "req_1")] * 2)
 
     def test_a_cap_and_a_reservation_too_large_to_store_are_lowered_and_never_lost(self) -> None:
         with self.store.writing() as db:
             pro.set_budget(db, "demo", {"day": 10**18, "month": 7, "call": None})
             caps = [(cap.window, cap.limit_nano) for cap in pro.project_caps(db, "demo")]
-            number = pro.open_event(db, paid())
-            pro.reserve(db, number, "me", 10**18)
-            (held,) = db.execute("SELECT estimate_nano FROM reservations").fetchone()
+            pro.hold(db, "demo", 10**18, None)
+            (held,) = db.execute("SELECT estimate_nano FROM holds").fetchone()
         self.assertEqual(caps, [("day", 10**15), ("month", 7)])
         self.assertEqual(held, 10**15)
 
@@ -1075,28 +1084,36 @@ class Ledger(WithFolder):
         self.assertIsNone(pro.read_usd("1000000.01"))
 
     def test_nothing_sent_leaves_no_event(self) -> None:
+        at = pro.now_text()
         with self.store.writing() as db:
-            number = pro.open_event(db, paid())
-            pro.drop_event(db, number)
-            settled = pro.open_event(db, paid())
-            pro.settle_event(db, settled, paid())
-            pro.drop_event(db, settled)  # too late: it was paid for
+            number = pro.open_event(db, paid(created_at=at))
+            pro.drop_event(db, number, at)
+            settled = pro.open_event(db, paid(created_at=at))
+            pro.settle_event(db, settled, paid(created_at=at))
+            pro.drop_event(db, settled, at)  # too late: it was paid for
         self.assertEqual(self.events("id, status"), [(settled, "ok")])
 
-    def test_settling_an_event_that_is_not_there_records_it(self) -> None:
+    def test_settling_an_event_that_is_not_the_one_opened_adds_it(self) -> None:
         with self.store.writing() as db:
             pro.add_event(db, paid("other"))
-            self.assertTrue(pro.settle_event(db, 1, paid("mine")))
-            self.assertTrue(pro.settle_event(db, 99, paid("another")))
-        self.assertEqual(self.events("request_id"), [("other",), ("mine",), ("another",)])
+            pro.settle_event(db, 1, paid("mine"))
+            pro.settle_event(db, 99, paid("another"))
+            number = pro.open_event(db, paid())
+            pro.settle_event(db, number, paid("fourth", created_at="2026-01-01 00:00:00.000000"))
+        ids = [("other",), ("mine",), ("another",), (None,), ("fourth",)]
+        self.assertEqual(self.events("request_id"), ids)
 
-    def test_a_reservation_goes_with_a_dropped_event_and_stays_with_a_settled_one(self) -> None:
+    def test_what_is_spent_a_day_follows_every_change_of_the_ledger(self) -> None:
         with self.store.writing() as db:
-            for number in (pro.open_event(db, paid()), pro.open_event(db, paid())):
-                db.execute("INSERT INTO reservations VALUES (?, 'me', 5, 0)", (number,))
-            pro.settle_event(db, 1, paid())
-            pro.drop_event(db, 2)
-            self.assertEqual(db.execute("SELECT event_id FROM reservations").fetchall(), [(1,)])
+            for day, name, cost in (("01", "a", 5), ("01", "a", 6), ("02", "b", 7)):
+                at = f"2026-01-{day} 10:00:00.000000"
+                pro.add_event(db, paid(created_at=at, project_name=name, cost_nano_usd=cost))
+            db.execute("UPDATE usage_events SET cost_nano_usd = 50 WHERE cost_nano_usd = 5")
+            db.execute("UPDATE usage_events SET created_at = '2026-01-03 1' WHERE id = 2")
+            db.execute("DELETE FROM usage_events WHERE project_name = 'b'")
+            db.execute("DELETE FROM spent WHERE cost_nano = 0")
+            rows = db.execute("SELECT * FROM spent").fetchall()
+        self.assertEqual(rows, [("2026-01-01", "a", 50), ("2026-01-03", "a", 6)])
 
     def test_what_sqlite_cannot_hold_is_stored_in_a_safe_form(self) -> None:
         with self.store.writing() as db:
@@ -1425,14 +1442,13 @@ class Jobs(WithFolder):
     def test_a_job_has_every_column_of_the_table(self) -> None:
         with self.store.reading() as db:
             columns = {row[1] for row in db.execute("PRAGMA table_info(research_jobs)")}
-        self.assertEqual(set(pro._JOB_COLUMNS), columns)
+        self.assertEqual({"event_id", *pro._JOB_COLUMNS}, columns)  # which nothing writes
 
-    def test_a_job_of_a_known_response_is_that_job(self) -> None:
-        first = self.add(response_id="resp_1")
-        self.assertEqual(self.add(response_id="resp_1"), first)
-        self.assertNotEqual(self.add(response_id="resp_2"), first)
-        with self.store.reading() as db:
-            self.assertEqual(pro.list_jobs(db, self.number, 9)[1], 2)
+    def test_jobs_of_the_same_response_are_two(self) -> None:
+        first, second = self.add(response_id="resp_1"), self.add(response_id="resp_1")
+        self.assertNotEqual(first, second)
+        self.assertEqual(self.job(first).response_id, "resp_1")
+        self.assertTrue(self.job(second).response_id.startswith(pro.PENDING))
 
     def test_a_response_id_is_set_once_and_taken_by_one_job(self) -> None:
         first, second = self.add(), self.add()
@@ -1462,10 +1478,15 @@ class Jobs(WithFolder):
     def test_the_first_time_a_job_is_missed_is_kept_until_it_is_seen(self) -> None:
         number = self.add()
         with self.store.writing() as db:
-            first = pro.note_missing(db, number)
-            self.assertEqual(pro.note_missing(db, number), first)
+            self.assertFalse(pro.note_missing(db, number))
+        first = self.job(number).missing_since or ""
+        with self.store.writing() as db:
+            self.assertFalse(pro.note_missing(db, number))
         self.assertEqual(self.job(number).missing_since, first)
         self.assertLess(abs(pro.age_s(first)), WAIT_S)
+        with self.store.writing() as db:
+            db.execute("UPDATE research_jobs SET missing_since = '2026-01-01 00:00:00.000000'")
+            self.assertTrue(pro.note_missing(db, number))
         with self.store.writing() as db:
             pro.note_check(db, number, "in_progress", None)
         self.assertIsNone(self.job(number).missing_since)
@@ -1476,7 +1497,6 @@ class Jobs(WithFolder):
         self.assertFalse(self.finish(number, paid("resp_1"), result_text="other"))
         with self.store.writing() as db:
             pro.note_check(db, number, "in_progress", None)
-            pro.drop_job(db, number)
             self.assertEqual(db.execute("SELECT count(*) FROM usage_events").fetchone()[0], 1)
         job = self.job(number)
         self.assertEqual((job.status, job.result_text, job.cost_nano), ("completed", "r", 5))
@@ -1488,15 +1508,6 @@ class Jobs(WithFolder):
         self.assertEqual(self.job(number).usage_recorded, 0)
         with self.store.reading() as db:
             self.assertEqual(db.execute("SELECT count(*) FROM usage_events").fetchone()[0], 0)
-
-    def test_the_event_opened_for_a_job_is_settled_with_it(self) -> None:
-        with self.store.writing() as db:
-            opened = pro.open_event(db, paid())
-        number = self.add(event_id=opened)
-        self.finish(number, paid("resp_1"))
-        with self.store.reading() as db:
-            rows = db.execute("SELECT id, status, request_id FROM usage_events").fetchall()
-        self.assertEqual(rows, [(opened, "ok", "resp_1")])
 
     def test_an_unknown_status_is_a_running_one_and_all_terminal_ones_end_a_job(self) -> None:
         for status in sorted(pro.TERMINAL_STATUSES):
@@ -1537,7 +1548,7 @@ print(won)
     def test_a_job_whose_request_was_not_sent_goes(self) -> None:
         number = self.add()
         with self.store.writing() as db:
-            pro.drop_job(db, number)
+            pro.drop_job(db, self.job(number))
             self.assertIsNone(pro.job_row(db, self.number, number))
 
     def test_a_lease_is_one_owners_until_it_ends_or_the_clock_was_put_back(self) -> None:
