@@ -13,13 +13,15 @@ in a local SQLite database.
 What it can reach, and where that is written
 
   hosts      https://api.perplexity.ai, or the one address in PERPLEXITY_BASE_URL; the proxies named
-             in the environment on the way there                                     chapters 1, 6
+             in the environment on the way there; signed in, Perplexity Computer at
+             www.perplexity.ai (or PERPLEXITY_COMPUTER_URL) and what it names    chapters 1, 6, 16
   files      the data folder (PERPLEXITY_DATA_DIR, else ~/.perplexity-pro) with the database, which
              chapter 9 opens; the key file named in PERPLEXITY_API_KEY_FILE; and only on request:
-             images below PERPLEXITY_FILES_DIR, files named on the command line, clients'
+             files below PERPLEXITY_FILES_DIR, files named on the command line, clients'
              configurations: read by `setup` and `doctor`, written by `setup --write`  chapter 5
   variables  PERPLEXITY_*, proxies, certificates, NO_COLOR, TERM, the home folders     chapter 3
-  ports      it listens on none; it starts no other program                          nowhere
+  ports      none; but `computer login` listens on 127.0.0.1 for the browser's answer, and opens
+             the browser unless told not to: the one program ever started             chapter 16
 
 To audit it, read chapters 3, 5 and 6 first: the key, the files and the sockets live there and
 nowhere else. A test holds every power to its chapter.
@@ -1247,7 +1249,8 @@ class Tool(NamedTuple):
     @property
     def description(self) -> str:
         """What a model reads to choose; the first sentence tells by itself."""
-        return f"{self.summary} {self.details} Cost: {self.cost}."
+        own = f"{self.summary} {self.details} Cost: {self.cost}."
+        return own if self.entry is None else self.summary
 
 
 class Shape(NamedTuple):
@@ -14722,6 +14725,167 @@ def _converse(words: Sequence[str], scene: Context) -> int:
                 screen.note("")
 
 
+# ---- Perplexity Computer
+# Signing in and out, and its tools for a terminal, where the user answers what Computer asks.
+
+
+class _ComputerWords(NamedTuple):
+    """What stands behind `computer`: plain words, and the values of flags."""
+
+    words: list[str]
+    flags: dict[str, str]
+
+
+_COMPUTER_FLAGS = {"--thread": "ID", "--args-json": "JSON", "--output": "FILE"}
+_COMPUTER_SWITCHES = ("--no-browser", "--json")
+_COMPUTER_ACTIONS = {  # how many words each takes
+    "login": 0, "status": 0, "logout": 0, "tools": 0,
+    "read": 1, "call": 1, "upload": 1, "download": 2,
+}  # fmt: skip
+
+
+def _computer_words(words: Sequence[str]) -> tuple[str, _ComputerWords]:
+    """The action, empty for a task, and what it is given; behind -- everything is the task."""
+    plain, flags, rest = list[str](), dict[str, str](), list(words)
+    is_task = False
+    while rest:
+        word, equals, value = rest.pop(0).partition("=")
+        if word == "--" and not equals:
+            is_task = not plain
+            plain += rest
+            break
+        if not word.startswith("--"):
+            plain.append(word + equals + value)
+        elif word in _COMPUTER_SWITCHES:
+            flags[word] = "yes"
+        elif word in _COMPUTER_FLAGS and (equals or rest):
+            flags[word] = value if equals else rest.pop(0)
+        else:
+            known = (*_COMPUTER_SWITCHES, *_COMPUTER_FLAGS)
+            raise UsageError(f"{word} is no flag of computer or lacks a value{_meant(word, known)}")
+    action = plain[0] if plain and plain[0] in _COMPUTER_ACTIONS and not is_task else ""
+    taken = plain[1:] if action else plain
+    if action and len(taken) != _COMPUTER_ACTIONS[action]:
+        raise UsageError(f"computer {action} takes {_COMPUTER_ACTIONS[action]} word(s) behind it")
+    return action, _ComputerWords(taken, flags)
+
+
+def run_computer(words: Sequence[str], scene: Context) -> int:
+    """Sign in or out, show what there is, or have Computer do something."""
+    settings, screen = scene
+    action, given = _computer_words(words)
+    if action == "login":
+        login(settings, lambda url: screen.data(f"{url}\n"), _pasted, browser=_opens(given, screen))
+        screen.note(f"Signed in to Perplexity Computer. {len(Computer(settings).tools())} tools.")
+    elif action == "status":
+        made = signed_in(settings)
+        if made is None or not (made.access or made.refresh):
+            raise ToolError("authentication", f"Nobody is signed in: {PROGRAM} computer login.")
+        screen.data(f"Signed in at {made.issuer} for {made.resource}.\n")
+    elif action == "logout":
+        screen.note(logout(settings))
+    elif action == "tools":
+        tools = Computer(settings).tools().values()
+        rows = [(tool.name, one_line(tool.description, 60)) for tool in tools]
+        screen.data("\n".join(aligned(rows, screen.width)) + "\n" if rows else "")
+    else:
+        return _computer_task(action, given, scene)
+    return 0
+
+
+def _opens(given: _ComputerWords, screen: Screen) -> bool:
+    """Whether a browser is to be opened; told what to do where it is not."""
+    screen.note("Open this address in a browser, or paste the one you are sent to:")
+    return "--no-browser" not in given.flags
+
+
+def _pasted() -> str:
+    """The first line that is not blank; empty at the end of the input."""
+    lines = (line.strip() for line in sys.stdin or ())
+    return next(filter(None, lines), "")
+
+
+def _computer_task(action: str, given: _ComputerWords, scene: Context) -> int:
+    """Call a tool, and the one that answers, as long as somebody answers what Computer asks."""
+    settings, screen = scene
+    name, arguments = _computer_call(action, given)
+    with contextlib.closing(with_computer(Runtime(settings))) as runtime:
+        while name:
+            declared = runtime.outside.tools().get(name)
+            if declared is None:
+                why = "There is no such tool" if signed_in(settings) else "Nobody is signed in"
+                raise ToolError("authentication", f"{why}: {PROGRAM} computer login.")
+            order = ParsedCommand(declared, arguments, {}, {})
+            ended = _ended(order, runtime, screen)
+            if ended.outcome.kind:
+                return _reported(order, ended, screen)
+            found = ended.outcome.structured
+            shown = _computer_text(found) if declared.entry else ended.outcome.text
+            shown = json_text(found) if "--json" in given.flags else shown
+            screen.data(f"{shown}\n")
+            screen.note(spoken(str(found.get("next_step", ""))))
+            name, arguments = _computer_answer(found, screen)
+    working = found.get("status") == "in_progress" or found.get("task_status") == "working"
+    if found.get("thread_id"):
+        screen.note(f"Thread {found['thread_id']}")
+    well = found.get("event", "complete") in {"complete", "transcript"}
+    return STILL_RUNNING if working else 0 if well else 1
+
+
+def _computer_call(action: str, given: _ComputerWords) -> tuple[str, dict[str, Json]]:
+    """The tool that a command line means, and its arguments."""
+    words, flags = given
+    if action == "read":
+        return "read_thread", {"thread_id": words[0]}
+    if action == "call":
+        arguments = _json_of("--args-json", flags.get("--args-json", "{}"))
+        if not isinstance(arguments, dict):
+            raise UsageError("--args-json must be a JSON object")
+        return words[0], arguments
+    if action == "upload":
+        return f"{PREFIX}computer_file", {"action": action, "path": words[0]}
+    if action == "download":
+        named = {"path": flags["--output"]} if "--output" in flags else {}
+        number = {"action": action, "thread_id": words[0], "asset_id": words[1]}
+        return f"{PREFIX}computer_file", {**number, **named}
+    stdin = Stdin()
+    message = " ".join(words) or (stdin.text() if stdin.is_fed() else "")
+    if not message.strip():
+        raise UsageError("say what Computer is to do, or one of " + ", ".join(_COMPUTER_ACTIONS))
+    thread = {"thread_id": flags["--thread"]} if "--thread" in flags else {}
+    return "call_perplexity_computer", {"message": message, **thread}
+
+
+def _computer_text(found: Mapping[str, Json]) -> str:
+    """A result for people: its text and the files with it, else all of it."""
+    rest = {name: value for name, value in found.items() if name != "next_step"}
+    text = text_in(found, "text") or json.dumps(rest, indent=1, ensure_ascii=False)
+    files = [one for one in list_in(found, "files") if text_in(one, "url")]
+    lines = [f"{one_line(str(one.get('filename')), 80)}: {one['url']}" for one in files]
+    return "\n".join([text, *lines])
+
+
+def _computer_answer(found: Mapping[str, Json], screen: Screen) -> tuple[str, dict[str, Json]]:
+    """The call that answers what Computer asks, if somebody is there to ask; else no name."""
+    event, asked = found.get("event"), object_in(found, "interactive")
+    asks = event in {"ask_user_question", "confirm_action"}
+    if not (asks and screen.watched and _is_terminal(sys.stdin)):
+        return "", {}
+    follow = text_in(asked, "followup_uuid")
+    arguments: dict[str, Json] = {"thread_id": found.get("thread_id")}
+    arguments.update({"followup_uuid": follow} if follow else {})
+    try:
+        answer = input("> " if event == "ask_user_question" else "[y/N] ").strip()
+    except EOFError:
+        answer = ""
+    if event == "ask_user_question":
+        answers = {text_in(found, "text") or "question": answer}
+        return ("answer_question", {**arguments, "answers": answers}) if answer else ("", {})
+    agrees = answer.lower() in {"y", "yes"}
+    reason = "The user agreed." if agrees else "The user did not agree."
+    return f"confirm_action_{'approve' if agrees else 'deny'}", {**arguments, "result": reason}
+
+
 # ---- The key
 
 
@@ -15078,6 +15242,8 @@ def _findings_page(findings: Sequence[Finding], *, ascii_only: bool) -> str:
 def reach_page(settings: Settings) -> str:
     """Every host, file, variable and port that this program may touch, without any credentials."""
     hosts = [settings.base_url]
+    if settings.computer:
+        hosts.append(f"{settings.computer_url}, and what it names to sign in and for files")
     for name, value in settings.proxies:
         try:
             host = value if name == "no_proxy" else read_proxy(name.upper(), value).address
@@ -15086,11 +15252,13 @@ def reach_page(settings: Settings) -> str:
         hosts.append(f"{name}: {one_line(host, 200)}")
     files = [f"{settings.data_dir}/{DATABASE}, with -wal, -shm and backup-*.db beside it"]
     files += [f"{settings.key_file} (read, the key)"] if settings.key_file else []
-    files += [f"{settings.files_dir}/... (read, images)"] if settings.files_dir else []
+    files += [f"{settings.files_dir}/... (read; written: downloads)"] if settings.files_dir else []
+    files += [f"{settings.data_dir}/computer.json, computer-tools.json, computer.lock (sign-in)"]
     files += ["on request: @FILE, and clients' files by setup and doctor (read)"]
     files += ["on request: --output, --html, and a client's file by setup --write (written)"]
     blocks = {"hosts": hosts, "files": files, "variables": [v.name for v in VARIABLES]}
-    blocks.update(ports=["none"], programs=["none"])
+    blocks.update(ports=["none; computer login: 127.0.0.1, one of 47810 to 47899, until it ends"])
+    blocks.update(programs=["none; computer login: the browser, unless --no-browser"])
     lines = ["\n  ".join([f"{name}:", *items]) for name, items in blocks.items()]
     return "\n".join(lines) + "\n"
 
@@ -15137,6 +15305,11 @@ COMMANDS: dict[str, Command] = {
             ("models", "money", "List models with their prices"),
         )
     },
+    "computer": Command(
+        "ask", "Have Perplexity Computer do a task, with your account", run_computer,
+        "[TASK | login | status | logout | tools | read | call | upload | download] [FLAGS]",
+        (*_COMPUTER_ACTIONS, *_COMPUTER_SWITCHES, *_COMPUTER_FLAGS),
+    ),
     "key": Command(
         "set up", "Store the API key, show where it comes from, remove it", run_key,
         "[set | status | clear]", ("set", "status", "clear"),

@@ -1353,9 +1353,9 @@ class Help(unittest.TestCase):
             self.assertEqual(here.line("help perplexity_ask").out, here.line("ask -h").out)
             self.assertTrue(here.line("help topic projects").out.startswith("A project groups"))
             self.assertTrue(here.line("help costs").out.startswith("Costs observed"))
-            said = here.line("help nope")
+            said = here.line("help xyzzy")
         self.assertEqual((said.status, said.out), (1, ""))
-        self.assertIn("there is no help for nope; try one of ask, search", said.err)
+        self.assertIn("there is no help for xyzzy; try one of ask, search", said.err)
 
     def test_examples_are_command_lines_that_can_be_read(self) -> None:
         with console() as here:
