@@ -14223,7 +14223,7 @@ def _print(order: ParsedCommand, ended: CallEnd, screen: Screen) -> None:
     outcome, options = ended.outcome, order.options
     result = outcome.structured
     if "json" in options:
-        screen.data(escaped_json(result) + "\n")
+        screen.data(escaped_json(result, 2 if screen.terminal else None) + "\n")
         return
     if "output" in options and result.get("answer"):
         _save(options["output"], report_page(order, result), screen)
@@ -14251,9 +14251,9 @@ def _print_notes(order: ParsedCommand, result: Mapping[str, Json], screen: Scree
         screen.note(line, "2")
 
 
-def escaped_json(value: Json) -> str:
-    """Indented JSON in which whatever could steer a terminal stands as an escape."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+def escaped_json(value: Json, indent: int | None = None) -> str:
+    """JSON in which whatever could steer a terminal stands as an escape."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
     return re.sub(
         r"[^\x20-\x7e\n]", lambda m: m[0] if m[0].isprintable() else json.dumps(m[0])[1:-1], text
     )

@@ -295,6 +295,7 @@ class Showing(unittest.TestCase):
             said = here.line("search 'a b' c --json --max-results 2")
         self.assertEqual(said.status, 0)
         self.assertEqual(said.json()["query_count"], 2)
+        self.assertEqual(said.out.count("\n"), 1)  # a line for each, for those who collect them
         self.assertEqual(set(said.json()), set(pro.SearchResult._fields))
 
     def test_nothing_is_cut_for_clients(self) -> None:
@@ -918,7 +919,7 @@ class Pages(unittest.TestCase):
         self.assertTrue(said.out.isprintable() or not re.search(HIDDEN, said.out), said.out)
         self.assertNotRegex(said.out, "[\u200b\u202e\U000e0041]")
         self.assertIn("caf\u00e9", said.out)
-        self.assertEqual(pro.escaped_json({"a": "\x9b"}), '{\n  "a": "\\u009b"\n}')
+        self.assertEqual(pro.escaped_json({"a": "\x9b"}), '{"a": "\\u009b"}')
         self.assertEqual(json.loads(pro.escaped_json([evil])), [evil])
 
 
