@@ -616,13 +616,21 @@ def flaw_in(value: Json) -> str:
 
 
 def jsonable(value: Json) -> Json:
-    """Records and tuples as objects and lists, numbers that JSON lacks as null."""
+    """Records and tuples as objects and lists, numbers that JSON lacks as null.
+
+    An entry of a list does without the keys that a record need not have and that hold nothing.
+    """
     if hasattr(value, "_asdict"):
         return {name: jsonable(item) for name, item in value._asdict().items()}
     if isinstance(value, dict):
         return {str(name): jsonable(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [jsonable(item) for item in value]
+        return [
+            {n: jsonable(v) for n, v in item._asdict().items() if v is not None or n not in usual}
+            if (usual := getattr(item, "_field_defaults", None)) is not None
+            else jsonable(item)
+            for item in value
+        ]
     if isinstance(value, float) and value - value != 0:  # infinite or not a number
         return None
     return value
@@ -8178,13 +8186,27 @@ def do_ask(call: Call, args: AskArgs) -> AskResult:
         return run_plan(call, args, routing, args.query, body)
 
     routing, plan = planned(call, args, args.query, plan_of)
-    reply = paid_post(call, plan, project, fresh=args.fresh)
+    try:
+        reply = paid_post(call, plan, project, fresh=args.fresh)
+    except ToolError as error:
+        raise likelier(error, _ODD_SCHEMA if args.json_schema else "") from None
     parsed: Json = None
     if args.json_schema:
         parsed, notes = answer_json_of(reply.value.answer)
         call.warnings.extend(notes)
     result = AskResult(answer_json=parsed, **run_values(call, args, routing, reply))
     return fitted_paid(call, reply, result, "answer")
+
+
+_ODD_SCHEMA = "No argument is named: most likely the json_schema is invalid."
+
+
+def likelier(error: ToolError, advice: str) -> ToolError:
+    """A refusal that names nothing, with the likely cause; resending by itself would bill twice."""
+    unnamed = error.status == 404 or (error.status == 400 and "invalid request" in error.message)
+    if not advice or not unnamed:
+        return error
+    return ToolError(error.kind, f"{error.message} {advice}", status=error.status)
 
 
 def run_values(call: Call, args: Any, routing: Routing, reply: ParsedReply) -> dict[str, Any]:
@@ -8428,7 +8450,11 @@ def _send(call: Call, args: ChatArgs, project: str) -> ChatResult:
     try:
         reply = paid_post(call, plan, project, fresh=args.fresh)
     except ToolError as error:
-        raise _cannot_continue(error, thread) from None
+        advice = (
+            "If the earlier response has expired, Perplexity cannot continue from it: send the "
+            "same message again with replay true, which resends the stored history."
+        )
+        raise likelier(error, advice if thread.continuation == "chained" else "") from None
     chat_id = thread.chat_id
     if reply.value.status == "completed":
         chat_id = reply.stored
@@ -8442,18 +8468,6 @@ def _send(call: Call, args: ChatArgs, project: str) -> ChatResult:
         **run_values(call, args, routing, reply),
     )
     return fitted_paid(call, reply, result, "answer")
-
-
-def _cannot_continue(error: ToolError, thread: _Thread) -> ToolError:
-    """A refused continuation says how to go on; resending by itself would bill twice."""
-    if thread.continuation != "chained" or error.status not in {400, 404}:
-        return error
-    return ToolError(
-        error.kind,
-        f"{error.message} If the earlier response has expired, Perplexity cannot continue from it: "
-        "send the same message again with replay true, which resends the stored history.",
-        status=error.status,
-    )
 
 
 def _stored_chat(call: Call, chat_id: int | None, project: str) -> Chat | None:
@@ -9147,7 +9161,11 @@ class SearchResult(NamedTuple):
         if self.job_id is not None and not self.results:
             return "\n".join(self.warnings)
         cost = "cost unknown" if self.cost_usd is None else f"cost {self.cost_usd} USD"
-        usage = f"Usage: 1 request, {cost} ({self.cost_source}), project {self.project}."
+        queries = f" of {self.query_count} queries" if self.query_count > 1 else ""
+        usage = (
+            f"Usage: 1 request{queries}, {cost} ({self.cost_source}), type {self.search_type}, "
+            f"{self.latency_ms} ms, project {self.project}."
+        )
         return f"{fenced(hits_text(self.results))}\n{warning_lines(self.warnings)}{usage}"
 
 
@@ -10353,6 +10371,8 @@ class HelpResult(NamedTuple):
     action: Annotated[str, "The action that ran"]
     name: Annotated[str | None, "The tool or topic"]
     page: Annotated[str, "The page"]
+    tools: Annotated[list[str], "Every tool that is offered"]
+    topics: Annotated[list[str], "Every topic"]
 
     def text(self) -> str:
         """The page."""
@@ -10370,18 +10390,24 @@ class HelpResult(NamedTuple):
 )
 def do_help(call: Call, args: HelpArgs) -> HelpResult:
     """Explain the server."""
-    if args.action == "index":
-        return HelpResult("index", None, index_page(call.settings))
-    if args.action == "topic":
-        name = (args.name or "").lower()
-        if name not in TOPICS:
-            raise invalid("name", f"must be one of the topics {', '.join(TOPICS)}.")
-        return HelpResult("topic", name, topic_page(call.settings, name))
-    name = args.name or ""
-    declared = TOOLS.get(name if name.startswith(PREFIX) else PREFIX + name)
-    if declared is None:
-        raise invalid("name", f"must be one of the tools {', '.join(TOOLS)}.")
-    return HelpResult("tool", declared.name, tool_page(declared))
+    action, name = args.action, (args.name or "").lower().removeprefix(PREFIX)
+    words = [tool.word for tool in TOOLS.values()]
+    if action == "index" and name:
+        action = "tool" if name in words else "topic"
+    known = {"index": [""], "tool": words, "topic": [*TOPICS]}[action]
+    if name not in known:
+        near = nearest(name, [*words, *TOPICS] if args.action == "index" else known)
+        hint = f'did you mean "{near}"? ' if near else ""
+        raise invalid(
+            "name",
+            f"there is no {action} {one_line(name, 40)!r}; {hint}Tools are {', '.join(words)}; "
+            f"topics {', '.join(TOPICS)}.",
+        )
+    if action == "tool":
+        page, name = tool_page(TOOLS[PREFIX + name]), PREFIX + name
+    else:
+        page = topic_page(call.settings, name) if name else index_page(call.settings)
+    return HelpResult(action, name or None, page, [*offered_tools(call.settings)], [*TOPICS])
 
 
 # ==== 15. Server ==================================================================================

@@ -1,0 +1,326 @@
+"""Chapter 14: ask, chat, search and help, from their arguments to both forms of their results."""
+
+from __future__ import annotations
+
+import json
+import time
+import unittest
+from typing import TYPE_CHECKING, Any
+
+from fake_perplexity import Answer
+from support import desk, pro
+
+if TYPE_CHECKING:
+    from support import Desk
+
+Json = Any
+ASK, SEARCH = "POST /v1/agent", "POST /search"
+
+
+def said(*texts: str) -> dict[str, Json]:
+    """A message of a run."""
+    return {"type": "message", "content": [{"type": "output_text", "text": t} for t in texts]}
+
+
+def found(*pages: Json) -> dict[str, Json]:
+    """The pages of a search by a run, numbered from 1 where they are only addresses."""
+    listed = [
+        page if isinstance(page, dict) else {"id": n, "url": page, "title": f"T{n}"}
+        for n, page in enumerate(pages, 1)
+    ]
+    return {"type": "search_results", "results": listed}
+
+
+def run(*output: Json, **more: Json) -> Answer:
+    """The reply to a run that ended well, and what differs from it."""
+    run.count += 1  # type: ignore[attr-defined]  # so that no two runs have one id
+    usage = {
+        "input_tokens": 20,
+        "output_tokens": 10,
+        "total_tokens": 30,
+        "cost": {"currency": "USD", "total_cost": 0.00125},
+    }
+    body = {
+        "id": f"resp_{run.count}",  # type: ignore[attr-defined]
+        "object": "response",
+        "status": "completed",
+        "model": "perplexity/sonar",
+        "output": list(output),
+        "error": None,
+        "incomplete_details": None,
+        "usage": usage,
+    }
+    return Answer(200, {**body, **more})
+
+
+run.count = 0  # type: ignore[attr-defined]
+
+
+def asked(owner: Desk, *output: Json, **more: Json) -> Any:
+    """The outcome of a question that is answered so."""
+    owner.fake.script(ASK, run(*output, **more))
+    return owner.run("ask", query="q")
+
+
+class Answers(unittest.TestCase):
+    def test_sources_stand_under_the_markers_that_the_answer_uses_uncited_ones_behind(self) -> None:
+        pages = [
+            {"id": n, "url": f"https://example.org/{n}", "title": f"T{n}"} for n in (5, 11, 13, 21)
+        ]
+        with desk() as owner:
+            outcome = asked(owner, found(*pages), said("Dear [11]. Cheap [13][21]."))
+        result = outcome.structured
+        lines = outcome.text.splitlines()
+        at = lines.index("Sources:")
+        self.assertEqual(
+            lines[at + 1 : at + 6],
+            [
+                "[11] T11 https://example.org/11",
+                "[13] T13 https://example.org/13",
+                "[21] T21 https://example.org/21",
+                "Not cited:",
+                "[5] T5 https://example.org/5",
+            ],
+        )
+        self.assertEqual(
+            [s.get("marker") for s in result["sources"]], ["[11]", "[13]", "[21]", None]
+        )
+        self.assertEqual(
+            (result["citations"][0]["marker"], result["citations"][0]["source"]), ("[11]", 11)
+        )
+        self.assertEqual(result["citations"][2]["url"], "https://example.org/21")
+
+    def test_both_forms_name_model_routing_response_and_time(self) -> None:
+        with desk() as owner:
+            outcome = asked(owner, said("Yes."))
+        self.assertIn("by default", outcome.text)
+        self.assertIn(outcome.structured["response_id"], outcome.text)
+        self.assertRegex(
+            outcome.text,
+            r"\nUsage: 30 tokens, cost 0.00125 USD \(reported\), model perplexity/sonar, \d+ ms, "
+            r"project default\.\Z",
+        )
+
+    def test_a_run_without_an_answer_says_so(self) -> None:
+        call = {"type": "function_call", "name": "get_stock", "arguments": "{}"}
+        with desk() as owner:
+            for output in ((), ({"type": "message", "content": []},), (call,)):
+                outcome = asked(owner, *output)
+                self.assertIsNone(outcome.kind)
+                self.assertIn("without an answer", outcome.structured["warnings"][0])
+                self.assertIn("(no answer)", outcome.text)
+            refusal = {"type": "message", "content": [{"type": "refusal", "refusal": "No."}]}
+            outcome = asked(owner, refusal)
+        self.assertEqual(
+            (outcome.structured["answer"], outcome.structured["warnings"]), ("No.", [])
+        )
+
+    def test_research_without_an_answer_says_so_too(self) -> None:
+        with desk() as owner:
+            owner.fake.script(ASK, run())
+            number = owner.ok("research", query="q")["job_id"]
+            result = owner.ok("jobs", action="result", job_id=number)
+        self.assertIn("without an answer", " ".join(result["warnings"]))
+
+    def test_an_error_in_a_good_reply_is_told_in_its_own_words(self) -> None:
+        limited = Answer(200, {"error": {"message": "Upstream is rate limited", "code": 429}})
+        calls: list[tuple[str, str, dict[str, Json]]] = [
+            (ASK, "ask", {"query": "q"}),
+            (ASK, "research", {"query": "q"}),
+            (SEARCH, "search", {"query": "q"}),
+            ("GET /v1/models", "models", {}),
+        ]
+        with desk() as owner:
+            for route, tool, arguments in calls:
+                owner.fake.script(route, limited)
+                text = owner.refused(tool, **arguments)
+                self.assertIn("Upstream is rate limited", text)
+                self.assertIn("[unexpected_response]", text)
+            for error in list[Json](({}, "")):
+                text = asked(owner, said("hello"), error=error).text
+                self.assertIn("failed without saying why", text)
+            error = {"code": "context_length_exceeded", "message": None}
+            text = asked(owner, status="failed", error=error).text
+            self.assertIn("context_length_exceeded", text)
+
+    def test_an_incomplete_answer_names_its_reason_and_advises_on_tokens_only(self) -> None:
+        with desk() as owner:
+            for reason, advised in (("content_filter", False), ("max_output_tokens", True)):
+                details = {"reason": reason}
+                outcome = asked(owner, said("x"), status="incomplete", incomplete_details=details)
+                (warning,) = outcome.structured["warnings"]
+                self.assertIn(reason, warning)
+                self.assertEqual("Raise max_output_tokens" in warning, advised)
+
+    def test_an_answer_that_reaches_its_cap_may_be_cut_whoever_set_the_cap(self) -> None:
+        usage = {"input_tokens": 1, "output_tokens": 4096, "total_tokens": 4097}
+        with desk() as owner:
+            for arguments in ({"model": "anthropic/claude-sonnet-5"}, {"max_output_tokens": 4096}):
+                owner.fake.script(ASK, run(said("x"), usage=usage, model="anthropic/x"))
+                result = owner.ok("ask", query="q", **arguments)
+                self.assertIn("4096 output tokens and may be cut", result["warnings"][0])
+
+    def test_titles_stay_whole_and_null_stays_null(self) -> None:
+        with desk() as owner:
+            pages = [
+                {"id": 1, "url": "https://a.example/", "title": None},
+                {"id": 2, "url": "https://b.example/", "title": "x" * 400},
+            ]
+            first, second = asked(owner, found(*pages), said("x")).structured["sources"]
+        self.assertIsNone(first["title"])
+        self.assertEqual(second["title"], "x" * 400)
+
+    def test_structured_answers_are_cleaned_and_told_in_both_forms(self) -> None:
+        answer = '{"city":"Paris [1][web:2] ","odd":"a\\u001b\\u202eb\\udb40\\udc41"}'
+        schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+        with desk() as owner:
+            owner.fake.script(ASK, run(found("https://a.example/"), said(answer)))
+            outcome = owner.run("ask", query="q", json_schema=schema)
+        parsed = outcome.structured["answer_json"]
+        self.assertEqual(parsed["city"], "Paris")
+        self.assertNotRegex(parsed["odd"], "[\x1b\u202e\U000e0041]")
+        self.assertIn('answer_json: {"city":"Paris"', outcome.text)
+        self.assertIn("2 citation markers", " ".join(outcome.structured["warnings"]))
+
+    def test_a_refused_schema_is_the_likely_cause_of_the_refusal_that_names_none(self) -> None:
+        refusal = Answer(400, {"error": {"message": "invalid request", "code": 400}})
+        named = Answer(400, {"error": {"message": "max_steps is too small", "code": 400}})
+        schema = {"type": "object", "properties": {"a": {"minLength": "x"}}}
+        with desk() as owner:
+            owner.fake.script(ASK, refusal, named, refusal)
+            text = owner.refused("ask", query="q", json_schema=schema)
+            self.assertIn("most likely the json_schema is invalid", text)
+            for more in ({"json_schema": schema}, {}):
+                self.assertNotIn("most likely", owner.refused("ask", query="q", **more))
+
+    def test_what_was_streamed_is_the_answer_where_the_end_repeats_nothing(self) -> None:
+        item = {"type": "search_results", "results": [{"id": 1, "url": "https://a.example/"}]}
+        events: list[dict[str, Json]] = [
+            {"type": "response.created", "response": {"id": "resp_x", "status": "in_progress"}},
+            {"type": "response.output_item.done", "output_index": 0, "item": item},
+            {"type": "response.output_text.delta", "output_index": 1, "delta": "Hello "},
+            {"type": "response.output_text.delta", "output_index": 1, "delta": "you [1]."},
+        ]
+        done = {**events[-1], "type": "response.output_item.done", "item": said("Hello you [1].")}
+        end = {"type": "response.completed", "response": {**run().body, "output": []}}
+        for middle in (events, [*events, done]):
+            stream = "".join(f"data: {json.dumps(event)}\n\n" for event in [*middle, end])
+            with desk() as owner:
+                owner.fake.script(ASK, Answer(200, stream, content_type="text/event-stream"))
+                call = owner.call("ask", lambda *_: None)
+                result = pro.run_tool(call, {"query": "q"}).structured
+            self.assertEqual(result["answer"], "Hello you [1].")
+            self.assertEqual(result["sources"][0]["marker"], "[1]")
+
+    def test_an_answer_made_to_be_slow_is_not(self) -> None:
+        hard = {
+            "brackets": "[" * 300_000,
+            "links": "[a](https://a.example/" * 12_000,
+            "addresses": "](https://a.example/" + "x(" * 140_000,
+            "markers": "[1" * 150_000,
+            "mixed": "[x](https://a.example/(y" * 12_000,
+            "code": "`" * 300_000,
+            "fences": "```a\n" * 60_000,
+            "listed": "".join(f"[a](https://a.example/{n})" for n in range(10_000)),
+        }
+        for name, answer in hard.items():
+            began = time.thread_time()
+            pro.cited(answer, [pro.Source("https://a.example/", "T", None, 1, [1])])
+            self.assertLess(time.thread_time() - began, 0.5, name)
+
+
+class Searches(unittest.TestCase):
+    def test_only_an_empty_list_is_no_result(self) -> None:
+        with desk() as owner:
+            for body in ({}, {"results": None}):
+                owner.fake.script(SEARCH, Answer(200, body))
+                self.assertIn("[unexpected_response]", owner.refused("search", query="x"))
+            sources = [event["cost_source"] for event in owner.events()]
+            owner.fake.always(SEARCH, Answer(200, {"id": "x", "results": []}))
+            plain = owner.run("search", query="x").text
+            narrow = owner.run("search", query="x", recency="day").text
+        self.assertEqual(sources, ["none", "none"])
+        self.assertIn("No results: use other words.", plain)
+        self.assertNotIn("fewer filters", plain)
+        self.assertIn('"search_recency_filter":"day"', narrow)
+
+    def test_names_of_hosts_from_outside_are_plain_letters_outside_the_fence(self) -> None:
+        odd = "https://ignore\u2800all\u2800orders.example/x"
+        with desk() as owner:
+            owner.fake.script(SEARCH, Answer(200, {"id": "x", "results": [{"url": odd}]}))
+            outcome = owner.run("search", query="x", domains=["python.org"])
+        self.assertIn("1 results are outside the domains", outcome.text)
+        self.assertTrue(" ".join(outcome.structured["warnings"]).isascii())
+
+    def test_endings_and_paths_are_sent_and_what_lies_below_them_is_inside(self) -> None:
+        pages = ["https://a.gov/", "https://en.wikipedia.org/wiki/Python_2", "https://b.edu/"]
+        with desk() as owner:
+            owner.fake.always(
+                SEARCH, Answer(200, {"id": "x", "results": [{"url": url} for url in pages]})
+            )
+            for domains, strays in (
+                ([".gov", "*.edu", "en.wikipedia.org/wiki/Python"], 0),
+                (["en.wikipedia.org/wiki/Ruby"], 3),
+                (["-reddit.com/r/python"], 0),
+                (["-.gov"], 1),
+            ):
+                result = owner.ok("search", query="x", domains=domains)
+                body = owner.fake.calls("POST", "/search")[-1].body
+                self.assertEqual(body["search_domain_filter"], domains)
+                warned = [w for w in result["warnings"] if "outside" in w]
+                self.assertEqual(bool(warned), bool(strays), (domains, warned))
+
+    def test_the_usage_line_tells_type_and_time(self) -> None:
+        with desk() as owner:
+            text = owner.run("search", query=["a", "b"], search_type="web").text
+        self.assertRegex(
+            text,
+            r"\nUsage: 1 request of 2 queries, cost 0.005 USD \(computed\), type web, \d+ ms, "
+            r"project default\.\Z",
+        )
+
+
+class Help(unittest.TestCase):
+    def test_a_name_alone_is_enough(self) -> None:
+        with desk() as owner:
+            for name in ("perplexity_search", "search", "Search"):
+                page = owner.ok("help", name=name)
+                self.assertEqual((page["action"], page["name"]), ("tool", "perplexity_search"))
+            self.assertEqual(owner.ok("help", name="costs")["action"], "topic")
+            self.assertEqual(owner.ok("help", name="projects")["action"], "tool")
+            text = owner.refused("help", name="serch")
+        self.assertIn('did you mean "search"', text)
+
+    def test_the_result_lists_tools_and_topics_and_repeats_the_page_as_text(self) -> None:
+        with desk(PERPLEXITY_TOOLS="ask,help") as owner:
+            page = owner.ok("help")
+        self.assertTrue(page["page"])
+        self.assertEqual(page["tools"], ["perplexity_ask", "perplexity_jobs", "perplexity_help"])
+        self.assertIn("costs", page["topics"])
+        self.assertNotIn("perplexity_embed", page["page"])
+
+    def test_pages_tell_limits_of_length_and_keys_by_action(self) -> None:
+        with desk() as owner:
+            ask, chat = (owner.ok("help", name=name)["page"] for name in ("ask", "chat"))
+            search = owner.ok("help", name="search")["page"]
+        self.assertRegex(ask, r"query \(string, at most 20000 characters, required\)")
+        self.assertRegex(ask, r"instructions \(string, at most 10000 characters\)")
+        self.assertIn("8192 characters", search)
+        self.assertIn("\nsend:\n- answer", chat)
+        self.assertIn("\nlist:\n- chats", chat)
+
+    def test_advice_on_failures_is_true_for_every_tool(self) -> None:
+        with desk() as owner:
+            errors = owner.ok("help", name="errors")["page"]
+            routing = owner.ok("help", name="routing")["page"]
+            for tool in ("ask", "search", "chat"):
+                page = owner.ok("help", name=tool)["page"]
+                self.assertIn("- storage_busy", page)
+                self.assertIn("- confirmation_required", page)
+        self.assertIn("Nothing was sent, changed or deleted yet", errors)
+        self.assertIn("dynamic", routing)
+        self.assertIn("more confidence than its evidence", routing)
+
+
+if __name__ == "__main__":
+    unittest.main()
