@@ -355,15 +355,14 @@ class Showing(unittest.TestCase):
         self.assertEqual((said.status, said.out), (0, ""))
         self.assertRegex(said.err, r"\AWrote .*/report\.md\.\nUsage: [^\n]*\$0\.0\d+[^\n]*\n\Z")
         self.assertTrue(page.startswith('# hello there\n\nYou asked "hello there".'))
-        self.assertIn("\n## Sources\n\n1. [hello there - source 1](<https://example.org/", page)
-        self.assertIn("(cited as [1])", page)
-        self.assertIn("(cited as [web:2])", page)
+        self.assertIn("\n## Sources\n\n- [1] [hello there - source 1](<https://example.org/", page)
+        self.assertIn("\n- [web:2] [hello there - source 2](<https://example.com/", page)
 
     def test_titles_cannot_break_out_of_their_link(self) -> None:
         source = {"title": "a](http://evil)[b", "url": "https://x.org/1", "date": None}
         order = pro.ParsedCommand(pro.TOOLS["perplexity_ask"], {"query": "q"}, {}, {})
         page = pro.report_page(order, {"answer": "yes", "sources": [source], "citations": None})
-        self.assertIn("1. [a\\](http://evil)\\[b](<https://x.org/1>)", page)
+        self.assertIn("\n- [a\\](http://evil)\\[b](<https://x.org/1>)", page)
 
     def test_a_paid_answer_is_kept_where_it_cannot_be_written(self) -> None:
         with console() as here:
@@ -878,9 +877,8 @@ class Pages(unittest.TestCase):
 
     def test_sources_bear_the_answers_numbers_and_cited_ones_come_first(self) -> None:
         urls = [f"https://example.org/{n}" for n in range(3)]
-        sources = [{"title": f"Page {n}", "url": u, "date": None} for n, u in enumerate(urls)]
-        cited = [{"marker": "[web:2]", "source": 3, "url": None}]
-        result = {"sources": sources, "citations": cited}
+        sources = [{"title": f"Page {n}", "url": u} for n, u in enumerate(urls)]
+        result = {"sources": [{**sources[2], "marker": "[web:2]"}, *sources[:2]]}
         for links in (False, True):
             screen = pro.Screen(Terminal(), None, pro.Settings(shows_links=links))
             text = "\n".join(pro.source_list(result, screen))
