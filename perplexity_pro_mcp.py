@@ -6962,13 +6962,24 @@ def streamed(settings: Settings, key: str, outgoing: Outgoing, request: PaidRequ
     """Send a request whose reply is a stream, follow it, and return what it adds up to."""
     began, known = time.monotonic(), dict[str, Json]()
     last: dict[str, Json] = {}
+    items: dict[int, Json] = {}
+    texts: dict[int, list[str]] = {}
     for last in stream(settings, key, outgoing, request.pause):
-        if last["type"] in {"response.created", "response.in_progress"}:
+        at, kind, delta = count_of(last.get("output_index")) or 0, last["type"], last.get("delta")
+        if kind in {"response.created", "response.in_progress"}:
             known = object_in(last, "response") or known
-        elif request.listener:
+            continue
+        if kind == "response.output_item.done":
+            items[at] = last.get("item")
+        elif kind == "response.output_text.delta" and isinstance(delta, str):
+            texts.setdefault(at, []).append(delta)
+        if request.listener:
             request.listener.notice(last)
-    elapsed_ms = round(1000 * (time.monotonic() - began))
-    return Reply(200, _last_body(last, known), None, elapsed_ms)
+    body = _last_body(last, known)
+    if not list_in(body, "output"):  # what was streamed is paid for, whatever the end repeats
+        said = {at: {"content": [{"text": "".join(parts)}]} for at, parts in texts.items()}
+        body = {**body, "output": [item for _, item in sorted({**said, **items}.items())]}
+    return Reply(200, body, None, round(1000 * (time.monotonic() - began)))
 
 
 # ==== 12. Runs and caches =========================================================================
