@@ -476,6 +476,25 @@ def redacted(text: str, key: str | None) -> str:
     return _KEY_SHAPE.sub(REDACTED, text) if "pplx-" in text else text
 
 
+def redacted_all(value: Any, key: str | None) -> Any:
+    """A record or JSON with every text redacted, once its parts have been put together."""
+    if isinstance(value, str):
+        return redacted(value, key)
+    if isinstance(value, dict):
+        return {name: redacted_all(item, key) for name, item in value.items()}
+    if not isinstance(value, (list, tuple)):
+        return value
+    items = [redacted_all(item, key) for item in value]
+    return items if isinstance(value, list) else getattr(value, "_make", tuple)(items)
+
+
+def beginning_of_key(text: str, key: str | None) -> int:
+    """Where an end of the text begins that may go on as the key; the length where there is none."""
+    first = max(0, len(text) - len(key or "") + 1)
+    starts = (at for at in range(first, len(text)) if key and key.startswith(text[at:]))
+    return next(starts, len(text))
+
+
 def error_text(text: str, key: str | None) -> str:
     """One short, harmless line out of an upstream error message; empty for markup."""
     if _MARKUP.search(text[:2000]):
@@ -1182,13 +1201,11 @@ def note(settings: Settings, level: str, text: str) -> None:
         return
     import logging
 
-    logger = logging.getLogger(NAME)
-    logger.propagate, record = False, redacted(one_line(text, 500), settings.key)
-    if not logger.handlers:
-        logger.addHandler(logging.StreamHandler())
-        logger.handlers[0].setFormatter(logging.Formatter(f"{NAME}: %(message)s"))
+    logger, handler = logging.getLogger(NAME), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(f"{NAME}: %(message)s"))
+    logger.handlers[:], logger.propagate = [handler], False  # anew: standard error may have moved
     logger.setLevel(settings.log_level)
-    logger.log(logging.getLevelName(level), "%s", record)
+    logger.log(logging.getLevelName(level), "%s", redacted(one_line(text, 500), settings.key))
 
 
 # ==== 4. Declarations =============================================================================
@@ -3459,7 +3476,7 @@ def _connect(
         # SQL must tell blank texts as Python does, so that both agree on what can be indexed, and
         # rows come out as they are shown; what older servers stored was not cleaned.
         db.create_function("is_blank", 1, lambda text: not str(text or "").strip())
-        db.create_function("cleaned", 1, lambda text: text and without_hidden(str(text)))
+        db.create_function("cleaned", 1, lambda text: text and harmless(str(text)))
         db.create_function("iso", 1, lambda text: text and iso(str(text)))
         db.create_function("usd", 1, usd_text)
         _pragma(db, "user_version")  # opens the file and its log: until then nothing can fail
@@ -5081,7 +5098,7 @@ def _date_in(page: Json, name: str = "date") -> str | None:
 
 def _field_in(page: Json, name: str) -> tuple[str | None, bool]:
     """A title or snippet, cleaned, and whether it had to be cut."""
-    text = without_hidden(text_in(page, name) or "")
+    text = harmless(text_in(page, name) or "")
     text = " ".join(text.split()) if name == "title" else text
     return cut(text, MAX_FIELD_CHARS) or None, len(text) > MAX_FIELD_CHARS
 
@@ -5126,7 +5143,7 @@ def _answer_in(output: list[Json]) -> str:
         messages.append("".join(text for text in texts if isinstance(text, str)))
     spoken = [text for text in messages if text.strip()]
     answer = spoken[0] if len(spoken) == 1 else "\n\n".join(text.strip() for text in spoken)
-    return without_hidden(answer)
+    return harmless(answer)
 
 
 def _error_in(body: Json) -> str | None:
@@ -6462,7 +6479,7 @@ class PaidRequest:
                 reply = request(settings, key, outgoing, self.pause)
             self._latency_ms = reply.elapsed_ms
             try:
-                self.reply = plan.read(reply)
+                self.reply = redacted_all(plan.read(reply), key)
             except ToolError as error:
                 self.reply = ParsedReply(None, Usage(), request_id=reply.request_id, error=error)
             self.error = self.reply.error
@@ -6820,6 +6837,7 @@ class Outcome(NamedTuple):
     kind: Kind | None = None
     detail: str = ""  # for the log: never holds anything a user or page wrote
     bare: str = ""  # what failed, without the advice that is for clients
+    request_id: str | None = None  # by which Perplexity's support can find what failed
 
 
 def handed_off(call: Call) -> Outcome | None:
@@ -6869,7 +6887,8 @@ def failure(declared: Tool, error: ToolError) -> Outcome:
         todo = help_hint(declared)
     message = f"{error.message} {todo}".strip()
     structured: dict[str, Json] = {"category": error.kind, "message": message}
-    return Outcome(structured, f"[{error.kind}] {message}", error.kind, bare=error.message)
+    text = f"[{error.kind}] {message}"
+    return Outcome(structured, text, error.kind, "", error.message, error.request_id)
 
 
 def run_tool(call: Call, raw: Mapping[str, Json]) -> Outcome:
@@ -6884,6 +6903,8 @@ def run_tool(call: Call, raw: Mapping[str, Json]) -> Outcome:
         structured = jsonable(result)
         return Outcome(structured, result.text())
     except ToolError as error:
+        facts = f"HTTP {error.status or 'no'} status, request {error.request_id or 'unknown'}"
+        note(call.settings, "INFO", f"{declared.name} failed: {error.kind}, {facts}")
         return failure(declared, error)
     except Exception as error:  # noqa: BLE001 - the boundary at which nothing may escape
         for request in call.requests:
@@ -6914,6 +6935,7 @@ class Listener:
         self._call = call
         self._pages = 0
         self._writing = False
+        self._key, self._held = find_key(call.settings).key, ""
 
     def notice(self, event: dict[str, Json]) -> None:
         """Pass on a piece of the answer, or how far the run is."""
@@ -6931,7 +6953,11 @@ class Listener:
             self._writing = True
             self._call.report("writing the answer")
         if self._call.hear:
-            self._call.hear(delta)
+            # The key may come in pieces; what is held back here comes with the whole answer.
+            text = without_hidden(self._held + delta)
+            at = beginning_of_key(text, self._key)
+            self._held = text[at:]
+            self._call.hear(redacted(text[:at], self._key))
 
     def _work(self, event: dict[str, Json]) -> None:
         """Searches by their words, which are the model's; of pages only their number."""
@@ -7119,7 +7145,7 @@ def poll_run(
         if error.kind == "not_found":
             return _missing(runtime, job)
         raise
-    run = read_run(reply.body)
+    run: Run = redacted_all(read_run(reply.body), find_key(runtime.settings).key)
     # A finished run without the list its answer belongs into is a garbled reply, not an end.
     cut_off = run.status == "completed" and not isinstance(reply.body.get("output"), list)
     if cut_off or run.id not in {None, job.response_id}:
@@ -10492,15 +10518,6 @@ _ASK_S = 60.0  # for the user's answer to a question
 _CLOSE_S = 0.5  # of the grace, for the last lines
 _SOON_S = 0.1  # at a call whose time is over and which is about to answer
 _LOOK_S = 0.01  # between looks at what is left, while the end is awaited
-_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-
-
-def _note(settings: Settings, level: str, text: str) -> None:
-    """Write a line to standard error, if the log level lets it through and somebody reads it."""
-    if _LEVELS.index(level) >= _LEVELS.index(settings.log_level) and sys.stderr:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"{NAME}: {one_line(text, 500)}\n")
-            sys.stderr.flush()
 
 
 def _start(name: str, work: Callable[..., None], *args: Any) -> threading.Thread:
@@ -10658,7 +10675,8 @@ def _tool_result(version: str, outcome: Outcome) -> dict[str, Json]:
     if version >= _STRUCTURE:
         result["structuredContent"] = outcome.structured
     if outcome.kind:
-        result["_meta"] = {"category": outcome.kind}
+        known = {"request_id": outcome.request_id} if outcome.request_id else {}
+        result["_meta"] = {"category": outcome.kind, **known}
     # A client drops the whole frame over half a surrogate pair, and then waits for it.
     return _result(version, scrubbed(result, None, without_surrogates))
 
@@ -11087,7 +11105,7 @@ class Server:
             time.sleep(_LOOK_S)
         ending.hurry()
         ends_at = ending.hurried_at + EXIT_GRACE_S - _CLOSE_S
-        _note(runtime.settings, "INFO", f"ending; paid requests on their way: {runtime.busy()}")
+        note(runtime.settings, "INFO", f"ending; paid requests on their way: {runtime.busy()}")
         runtime.stop_sending()
         calls.drop_unpaid()
         while (calls.owes() or runtime.busy()) and time.monotonic() < ends_at:
@@ -11142,7 +11160,7 @@ class Server:
         except RpcError as error:
             reply(_error_frame(number, error))
         except Exception as error:  # noqa: BLE001 - without its reader the whole session is lost
-            _note(self._runtime.settings, "ERROR", f"a request failed: {place_of(error)}")
+            note(self._runtime.settings, "ERROR", f"a request failed: {place_of(error)}")
             fault = RpcError(-32603, "Something went wrong in this server.")
             reply(_error_frame(number, fault))
 
@@ -11295,7 +11313,7 @@ class Server:
             outcome = outcome._replace(detail=place_of(error))
             frame = outcome_frame(running, outcome)
         if outcome.detail and not running.cancelled.is_set():
-            _note(self._runtime.settings, "ERROR", f"{declared.name}: {outcome.detail}")
+            note(self._runtime.settings, "ERROR", f"{declared.name}: {outcome.detail}")
         return frame
 
     def _can_ask(self, request: RpcRequest) -> bool:
@@ -11438,8 +11456,8 @@ def serve(runtime: Runtime, descriptor_in: int = 0, descriptor_out: int = 1) -> 
     server = Server(runtime, Wire(output, find_key(settings).key, ending.hurry))
     for sentence in (*settings.problems, *settings.warnings, unknown_tools(settings)):
         if sentence:
-            _note(settings, "WARNING", sentence)
-    runtime.log = functools.partial(_note, settings, "ERROR")
+            note(settings, "WARNING", sentence)
+    runtime.log = functools.partial(note, settings, "ERROR")
     _start("reader", server.read, descriptor_in, ending)
     ending.wait()
     last = _start("last", server.close, ending)

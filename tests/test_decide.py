@@ -334,6 +334,11 @@ class Files(Gallery):
         with self.assertRaises(OSError):
             os.close(pro._opened_below(self.root, ("leaf.png",)))
 
+    @on_posix
+    def test_a_file_that_has_another_name_elsewhere_is_refused(self) -> None:
+        (self.root / "twin.png").hardlink_to(self.outside / "secret.png")
+        self.assert_refused("twin.png", "is a hard link")
+
     def test_web_addresses_are_never_fetched(self) -> None:
         for name in ("https://example.com/a.png", "file:///etc/passwd"):
             self.assert_refused(name, "is a link")

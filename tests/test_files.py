@@ -46,6 +46,39 @@ class Scratch(unittest.TestCase):
         return sorted(path.name for path in self.folder.iterdir())
 
 
+@unittest.skipUnless(POSIX and os.geteuid() == 0, "only root makes files for others")
+class Owners(Scratch):
+    def test_root_leaves_files_and_folders_to_the_users_they_are_among(self) -> None:
+        os.chown(self.folder, 12345, 12346)
+        theirs = self.folder / "theirs.json"
+        theirs.write_text("old")
+        os.chown(theirs, 12347, 12348)
+        pro.replace_file(theirs, "new")
+        pro.replace_file(self.folder / "fresh.json", "new")
+        pro.make_folder(self.folder / "a" / "b")
+        pro.back_up(theirs)
+        data = self.data_folder("data")
+        pro.own_file(data / "perplexity.db")
+        pro.store_key(pro.Settings(data_dir=str(data)), KEY)
+        owners = {
+            path.relative_to(self.folder).as_posix(): (path.stat().st_uid, path.stat().st_gid)
+            for path in self.folder.rglob("*")
+        }
+        self.assertEqual(owners.pop("theirs.json"), (12347, 12348))
+        self.assertEqual(owners.pop("theirs.json.bak"), (12347, 12348))
+        self.assertEqual(set(owners.values()), {(12345, 12346)}, owners)
+
+    def test_a_file_of_somebody_else_is_left_alone_where_its_owner_cannot_be_kept(self) -> None:
+        theirs = self.folder / "theirs.json"
+        theirs.write_text("old")
+        os.chown(theirs, 12347, 12348)
+        self.folder.chmod(0o777)
+        with mock.patch.object(os, "geteuid", return_value=1), self.assertRaises(PermissionError):
+            pro.replace_file(theirs, "new")
+        self.assertEqual((theirs.read_text(), theirs.stat().st_uid), ("old", 12347))
+        self.assertEqual(self.names(), ["theirs.json"])
+
+
 class DataFolder(Scratch):
     @unittest.skipUnless(POSIX, "modes are POSIX")
     def test_every_folder_that_is_made_is_its_owners_alone_whatever_the_umask(self) -> None:
@@ -62,6 +95,36 @@ class DataFolder(Scratch):
         (self.folder / "a" / "b").chmod(0o777)
         self.assertEqual(mode_of(self.data_folder("a/b")), 0o700)
         self.assertEqual(mode_of(self.folder / "a"), 0o755)
+
+    @unittest.skipUnless(POSIX, "modes are POSIX")
+    def test_a_folder_that_others_use_is_refused_or_left_as_it_is(self) -> None:
+        shared = self.folder / "shared"
+        for mode, refused in ((0o1777, True), (0o777, True), (0o770, True), (0o755, False)):
+            shared.mkdir()
+            (shared / "of-others.txt").write_text("x")
+            shared.chmod(mode)
+            if refused:
+                with self.assertRaisesRegex(OSError, "others may write into it"):
+                    self.data_folder("shared")
+            else:
+                self.assertEqual(self.data_folder("shared"), shared)
+            self.assertEqual(mode_of(shared), mode)
+            (shared / "of-others.txt").unlink()
+            shared.rmdir()
+        shared.mkdir()
+        shared.chmod(0o1777)  # empty, but meant for all
+        with self.assertRaises(OSError):
+            self.data_folder("shared")
+
+    @unittest.skipUnless(POSIX, "modes are POSIX")
+    def test_one_with_nothing_but_our_own_files_is_tightened(self) -> None:
+        ours = self.folder / "ours"
+        ours.mkdir()
+        for name in ("perplexity.db", "perplexity.db-wal", "backup-0005.db", "api-key"):
+            (ours / name).write_text("x")
+        ours.chmod(0o755)
+        self.data_folder("ours")
+        self.assertEqual(mode_of(ours), 0o700)
 
     def test_what_cannot_be_a_folder_is_an_os_error(self) -> None:
         (self.folder / "file").write_text("x")

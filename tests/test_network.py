@@ -6,6 +6,8 @@ import contextlib
 import email.utils
 import functools
 import gc
+import gzip
+import io
 import json
 import os
 import re
@@ -18,6 +20,7 @@ import threading
 import time
 import unittest
 import warnings
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -798,6 +801,128 @@ class Repeated(NetworkCase):
         with self.assertRaises(pro.Cancelled):
             pro.request(self.settings, KEY, pro.Outgoing("POST", "/search", {}), wait)
         self.assertEqual(len(self.fake.requests), 1)
+
+
+class Unasked(NetworkCase):
+    """What gateways add to a reply."""
+
+    def test_every_status_that_only_announces_another_is_passed_over(self) -> None:
+        for status in (b"103 Early Hints", b"100 Continue", b"102 Processing", b"199 Odd"):
+            hint = b"HTTP/1.1 " + status + b"\r\nLink: </a>\r\n\r\n"
+            self.raw(sends(hint + hint + OK))
+            self.assertEqual(self.post().body, {})
+
+    def test_a_reply_that_was_packed_is_unpacked_within_the_cap(self) -> None:
+        text = json.dumps({"results": ["Gr\u00f6\u00dfe"] * 50}).encode()
+        bare = zlib.compressobj(wbits=-15)
+        packed = {
+            b"gzip": gzip.compress(text),
+            b"X-GZIP": gzip.compress(text),
+            b"deflate": zlib.compress(text),
+            b"Deflate": bare.compress(text) + bare.flush(),
+        }
+        for coding, body in packed.items():
+            length = b"%d" % len(body)
+            head = b"HTTP/1.1 200 OK\r\nContent-Encoding: " + coding + b"\r\nContent-Length: "
+            self.raw(sends(head + length + b"\r\n\r\n" + body))
+            self.assertEqual(self.post().body, json.loads(text), coding)
+            self.raw(sends(head + length + b"\r\n\r\n" + body[:-9] + b"x" * 9))
+            self.assertTrue(self.failed_post().sent)
+        bomb = gzip.compress(b" " * 300_000)
+        self.raw(sends(head.replace(b"Deflate", b"gzip") + b"%d\r\n\r\n" % len(bomb) + bomb))
+        error = self.failure(lambda: self.post(most_bytes=200_000))
+        self.assertIn("larger than", error.message)
+
+    def test_a_packed_stream_is_read_too(self) -> None:
+        body = gzip.compress(DONE)
+        head = SSE.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
+        self.raw(sends(head + body))
+        outgoing = pro.Outgoing("POST", "/v1/agent", {})
+        events = list(pro.stream(self.settings, KEY, outgoing, self.pauses))
+        self.assertEqual([event["type"] for event in events], ["response.completed"])
+
+    def test_many_headers_are_no_fault(self) -> None:
+        many = b"".join(b"X-H%d: v\r\n" % number for number in range(300))
+        self.raw(sends(OK.replace(b"\r\n\r\n", b"\r\n" + many + b"\r\n")))
+        self.assertEqual(self.post().status, 200)
+        endless = b"X-H: v\r\n" * 200_000
+        self.raw(sends(b"HTTP/1.1 200 OK\r\n" + endless))
+        self.assertTrue(self.failure(lambda: self.post(most_bytes=100_000)).sent)
+
+    def test_an_error_that_comes_with_success_says_its_words(self) -> None:
+        body = {"error": {"message": "Upstream provider is rate limited", "code": 429}}
+        self.answered(Answer(200, body))
+        for error in (self.failed_post(), self.failed_get()):
+            self.assertIn('saying "Upstream provider is rate limited"', error.message)
+            self.assertEqual(error.status, 200)
+        self.answered(Answer(200, {"error": None, "id": "x"}))
+        self.assertEqual(self.post().status, 200)
+
+    def test_a_page_of_a_gateway_is_told_apart_from_perplexity(self) -> None:
+        for status, kind in ((403, "forbidden"), (404, "unexpected_response"), (407, None)):
+            self.fake.always("POST /search", Answer(status, PAGE, content_type="text/html"))
+            error = self.failed_post()
+            self.assertIn("A gateway or filter on the way answered", error.message)
+            self.assertIn("check PERPLEXITY_BASE_URL, and this network", error.message)
+            self.assertEqual(error.kind, kind or error.kind)
+
+    def test_a_cancel_costs_nothing_and_may_be_repeated(self) -> None:
+        path = "/v1/agent/resp_1/cancel"
+        self.fake.always(f"POST {path}", Answer(503, {}))
+        error = self.failure(lambda: self.send("POST", path))
+        self.assertNotIn("billed", error.message)
+        self.assertEqual(self.pauses.attempts(), 3)
+
+
+class Names(NetworkCase):
+    def test_a_name_that_is_not_found_in_time_ends_within_the_connect_limit(self) -> None:
+        over = threading.Event()
+        self.addCleanup(over.set)
+        slow: Any = mock.patch.object(socket, "getaddrinfo", lambda *_, **__: over.wait(10) and [])
+        settings = self.settings._replace(connect_timeout_s=0.3, max_attempts=1)
+        self.settings = settings._replace(base_url="https://slow.example")
+        began = time.monotonic()
+        with slow:
+            errors = [self.failed_post() for _ in range(10)]  # more than may be looked up at once
+        self.assertLess(time.monotonic() - began, 5)
+        for error in errors:
+            self.assertEqual((error.kind, error.sent), ("network_timeout", False))
+        over.set()
+        self.settings = settings
+        self.assertEqual(self.get().status, 200)
+
+
+class Logging(NetworkCase):
+    def lines(self, call: Callable[[], object], level: str) -> list[str]:
+        self.settings = self.settings._replace(log_level=level)
+        with mock.patch.object(sys, "stderr", io.StringIO()) as err, contextlib.suppress(Exception):
+            call()
+        return str(err.getvalue()).splitlines()
+
+    def test_each_attempt_is_one_line_with_its_id_and_the_wait_behind_it(self) -> None:
+        named = (("x-request-id", "req-77"), ("Retry-After", "1"))
+        self.fake.script("POST /search", Answer(429, {}, named), Answer(400, {}, named[:1]))
+        first, second = self.lines(self.post, "INFO")
+        self.assertRegex(
+            first,
+            r"POST /search: 429, request req-77, attempt 1, \d+ ms, again in 1\.\d s\Z",
+        )
+        self.assertRegex(second, r"POST /search: 400, request req-77, attempt 2, \d+ ms\Z")
+        (good,) = self.lines(self.get, "DEBUG")
+        self.assertRegex(good, r"\Aperplexity-pro-mcp: GET /v1/models: 200, request \S+, attempt 1")
+
+    def test_nothing_is_written_at_the_default_level(self) -> None:
+        self.fake.script("POST /search", Answer(500, {}))
+        self.assertEqual(self.lines(self.post, "WARNING"), [])
+        self.assertEqual(self.lines(self.get, "WARNING"), [])
+
+    def test_an_error_keeps_the_id_unless_it_is_odd_or_holds_the_key(self) -> None:
+        for given, kept in {"req-77": "req-77", KEY: None, "a b": None, "x" * 101: None}.items():
+            self.fake.always("POST /search", Answer(400, {}, (("x-request-id", given),)))
+            self.settings = self.settings._replace(log_level="WARNING")
+            self.assertEqual(self.failed_post().request_id, kept)
+            (line,) = self.lines(self.post, "INFO")
+            self.assertNotIn(KEY, line)
 
 
 class Certificates(NetworkCase):

@@ -586,7 +586,7 @@ class Runs(unittest.TestCase):
 
     def test_the_answer_is_cleaned(self) -> None:
         run = run_with(message("Gr\u00f6\u00dfe \U0001f642\x1b[1m\u202e\u200b\r\n[1]"))
-        self.assertEqual(run.answer, "Gr\u00f6\u00dfe \U0001f642[1m\n[1]")
+        self.assertEqual(run.answer, "Gr\u00f6\u00dfe \U0001f642[1m\r\n[1]")
 
 
 class Reasoning(unittest.TestCase):
