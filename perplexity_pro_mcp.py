@@ -298,6 +298,7 @@ MAX_ITEM_CHARS = 100_000
 MAX_KEY_CHARS = 128
 MAX_EMBED_QUERY_CHARS = 4000
 MAX_INDEX_LIMIT = 2048
+CLAIM_LIFE_S = 120.0  # of the mark on a text that is on its way; a batch takes seconds
 DEFAULT_INDEX_LIMIT = 256
 MAX_HITS = 20
 HIT_CHARS = 800
@@ -4574,6 +4575,32 @@ def store_chunks(
     return kept
 
 
+def claim_chunks(
+    db: sqlite3.Connection,
+    project: str,
+    combination: Combination,
+    chunks: Sequence[Chunk],
+    owner: str,
+) -> list[Chunk]:
+    """Mark chunks as on their way, but for those that others have stored or on theirs."""
+    _run(db, "DELETE FROM observer_lease WHERE owner = ? OR until <= ?", owner, time.time())
+    number = project_id(db, project) or 0
+    stored = stored_hashes(db, number, combination, chunks[0].source) if number else {}
+    claimed = []
+    for chunk in chunks:
+        name = f"{project} {combination} {chunk.ref} {chunk.chunk_index} {chunk.text_hash}"
+        if stored.get(chunk.ref, {}).get(chunk.chunk_index) == chunk.text_hash:
+            continue
+        if take_lease(db, name, owner, CLAIM_LIFE_S):
+            claimed.append(chunk)
+    return claimed
+
+
+def drop_claims(db: sqlite3.Connection, owner: str) -> None:
+    """The chunks that a call had on its way are stored, or never will be."""
+    _run(db, "DELETE FROM observer_lease WHERE owner = ?", owner)
+
+
 def drop_tails(
     db: sqlite3.Connection, project_id: int, combination: Combination, lengths: Mapping[str, int]
 ) -> None:
@@ -7373,16 +7400,8 @@ def _blocks(
         yield laid_out(vectors, wanted.combination)
 
 
-def await_turn(call: Call, ready: Callable[[float], Json], problem: str) -> None:
-    """Wait until `ready`, asked to wait some seconds, says yes; within the call's time."""
-    while not ready(0.1):
-        call.pause(0)
-        if call.remaining_s() <= 0:
-            raise ToolError("storage_busy", problem)
-
-
 class Vectors:
-    """What the calls of a process share about vectors: who may index, and what is laid out.
+    """What the calls of a process share about vectors: those that are laid out.
 
     One thread at a time lays out or compares. It is arithmetic that holds the interpreter anyway,
     so nobody is slower for it, and memory never holds more than the cache and one block.
@@ -7392,8 +7411,6 @@ class Vectors:
         self._limit_bytes = settings.vector_cache_mb << 20
         self._lock = threading.Lock()
         self._loaded: dict[VectorSet, LoadedVectors] = {}  # the least recently used first
-        self._turns: dict[str, threading.Lock] = {}
-        self._aloft: dict[str, list[PaidRequest]] = {}
 
     def prefetch(self, store: Store, wanted: VectorSet, state: tuple[int, int]) -> None:
         """Lay out what is not, in a thread of its own, while the caller waits for an answer."""
@@ -7410,8 +7427,11 @@ class Vectors:
         self, call: Call, wanted: VectorSet, query: bytes
     ) -> tuple[list[int], list[float]]:
         """The ids of all rows, smallest first, and the similarity of each with the query."""
-        busy = "Other searches are at work; search again in a minute."
-        await_turn(call, lambda seconds: self._lock.acquire(timeout=seconds), busy)
+        while not self._lock.acquire(timeout=0.1):
+            call.pause(0)
+            if call.remaining_s() <= 0:
+                busy = "Other searches are at work; search again in a minute."
+                raise ToolError("storage_busy", busy)
         try:
             loaded = self._found(call.store, wanted)
             with _undamaged(wanted.combination):
@@ -7445,26 +7465,6 @@ class Vectors:
                 loaded = LoadedVectors(state, ids, list(_blocks(db, wanted, ids)), size)
         self._loaded[wanted] = loaded
         return loaded
-
-    @contextlib.contextmanager
-    def turn(self, call: Call, project: str) -> Iterator[None]:
-        """Index a project alone in this process, and after every batch that is still on its way.
-
-        Otherwise two calls would find the same texts without vectors and pay for them twice.
-        """
-        busy = f"Another call is still indexing project {project!r}; call again in a minute."
-        lock = self._turns.setdefault(project, threading.Lock())
-        await_turn(call, lambda seconds: lock.acquire(timeout=seconds), busy)
-        earlier = self._aloft.pop(project, [])
-        try:
-            for request in earlier:
-                await_turn(call, request.over.wait, busy)
-            yield
-        finally:
-            # A batch outlives a call that is cancelled or out of time: it is stored on landing.
-            requests = (*earlier, *call.requests)
-            self._aloft[project] = [one for one in requests if not one.over.is_set()]
-            lock.release()
 
 
 # ==== 13. Showing =================================================================================
@@ -9801,12 +9801,13 @@ def _embed_plan(texts: list[str], names: Sequence[str], combination: Combination
     )
 
 
-def _batch_plan(batch: list[Chunk], combination: Combination) -> RequestPlan:
+def _batch_plan(batch: list[Chunk], combination: Combination, owner: str) -> RequestPlan:
     """The request of a batch, which stores its chunks as it is settled."""
 
     def store(
         db: sqlite3.Connection, number: int, reading: ParsedReply
     ) -> list[tuple[Chunk, bool]]:
+        drop_claims(db, owner)
         # Nobody holds a lock while a batch is on its way, so texts may have gone since.
         pairs = list(zip(batch, reading.value))
         return list(zip(batch, store_chunks(db, number, combination, pairs)))
@@ -9870,64 +9871,101 @@ def _index_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
         raise invalid("source", "is required to index: chat, job or text.")
     combination = checked_combination(args.model, args.dimensions, args.encoding)
     texts = checked_texts(args.items) if args.source == "text" else {}
-    with vectors_of(call).turn(call, args.project):
+    replies: list[ParsedReply] = []
+    before = 0  # texts that were completed before the plan was made anew
+    while True:
         plan = _index_plan(call, args, combination, args.source, texts)
-        replies = _send_batches(call, plan, combination, args.project)
+        started = len(replies)
+        elsewhere = _send_batches(call, plan, combination, args.project, replies)
+        ended = [pair for reply in replies for pair in reply.stored or ()]
+        if not elsewhere or (len(replies) > started and replies[-1].stored is None):
+            break
+        if call.remaining_s() < _BATCH_MARGIN_S:
+            busy = f"Another call is still indexing project {args.project!r}."
+            if not replies:
+                raise ToolError("storage_busy", busy, todo="Call again in a minute.")
+            call.warn(f"{busy} Call again in a minute.")
+            break
+        before = len({chunk.ref for chunk, there in ended if there})
+        call.pause(0.2)
     if plan.too_long:
         listed = one_line(", ".join(plan.too_long), 300)
         most = f"the first {MAX_CHUNKS_PER_TEXT} chunks"
         call.warn(f"Only {most} of these are indexed, since they are longer: {listed}.")
-    ended = [pair for reply in replies for pair in reply.stored or ()]
     kept, gone = ({chunk.ref for chunk, there in ended if there is way} for way in (True, False))
+    latest = sum(len(reply.stored or ()) for reply in replies[started:])
     return EmbedResult(
         action="index",
         project=args.project,
         warnings=list(call.warnings),
         embedded_chunks=sum(there for _, there in ended),
         embedded_items=len(kept),
-        skipped_items=plan.current + len(gone),
-        remaining=plan.pending - len(ended),
+        skipped_items=plan.current - before + len(gone),
+        remaining=plan.pending - latest,
         **_spent(replies),
     )
 
 
 def _send_batches(
-    call: Call, plan: IndexPlan, combination: Combination, project: str
-) -> list[ParsedReply]:
-    """Embed batch by batch, as long as there is time; every batch is stored before the next."""
-    replies: list[ParsedReply] = []
-    kept: list[Chunk] = []
-    slowest_s = _BATCH_MARGIN_S
-    plans = [(batch, _batch_plan(batch, combination)) for batch in batches_of(plan.taken)]
-    if plans and not call.rehearses:
-        confirm_cost(call, [request for _, request in plans])
-    for batch, request in plans:
+    call: Call,
+    plan: IndexPlan,
+    combination: Combination,
+    project: str,
+    replies: list[ParsedReply],
+) -> int:
+    """Embed batch by batch, as long as there is time; every batch is stored before the next.
+
+    The replies are added to those there are. Returns how many chunks other calls have seen to.
+    """
+    elsewhere, slowest_s, first = 0, _BATCH_MARGIN_S, len(replies)
+    owner = f"{call.runtime.owner}-{time.monotonic_ns()}"
+    batches = list(batches_of(plan.taken))
+    if batches and not call.rehearses:
+        call.key()  # where there is none, nothing is asked or marked
+        confirm_cost(call, [_batch_plan(batch, combination, owner) for batch in batches])
+    for batch in batches:
         began = time.monotonic()
         if replies and call.remaining_s() < slowest_s:
             call.warn("The call's time is used up; call again to index what remains.")
             break
-        sent = paid_posts(call, [request], project, 1)
+        own = batch
+        if not call.rehearses:
+            with call.store.writing() as db:
+                own = claim_chunks(db, project, combination, batch, owner)
+        elsewhere += len(batch) - len(own)
+        if not own:
+            continue
+        sent = paid_posts(call, [_batch_plan(own, combination, owner)], project, 1)
         replies += sent
-        if error := next((reply.error for reply in sent if reply.error), None):
-            if not kept:
-                raise error
-            message = (
-                f"{error.message} Before that, {len(kept)} chunks of "
-                f"{len({chunk.ref for chunk in kept})} items were stored and stay; call again to "
-                "index the rest."
-            )
-            raise ToolError(error.kind, message, status=error.status, sent=error.sent) from None
+        error = next((reply.error for reply in sent), None)
+        if error or not sent:
+            with contextlib.suppress(ToolError), call.store.writing() as db:
+                drop_claims(db, owner)
+        if error:
+            raise _after_storing(error, replies)
         if not sent or sent[0].stored is None:
             # Out of time, or storage refuses. Either way another batch would only add to it.
             call.warn(
-                f"{len(batch)} chunks are not stored yet. What was sent is paid for once, and "
+                f"{len(own)} chunks are not stored yet. What was sent is paid for once, and "
                 "stored as soon as that is possible; call again to go on."
             )
             break
-        kept += [chunk for chunk, there in sent[0].stored if there]
         slowest_s = max(slowest_s, time.monotonic() - began)
-        call.report(f"Embedded {len(kept)} of {plan.pending} chunks")
-    return replies
+        done = sum(len(reply.stored) for reply in replies[first:])
+        call.report(f"Embedded {done} of {plan.pending} chunks")
+    return elsewhere
+
+
+def _after_storing(error: ToolError, replies: Sequence[ParsedReply]) -> ToolError:
+    """The failure of a batch, saying what the batches before it have stored."""
+    kept = [chunk.ref for reply in replies for chunk, there in reply.stored or () if there]
+    if not kept:
+        return error
+    message = (
+        f"{error.message} Before that, {len(kept)} chunks of {len(set(kept))} items were stored "
+        "and stay; call again to index the rest."
+    )
+    return ToolError(error.kind, message, status=error.status, sent=error.sent, todo=error.todo)
 
 
 def _search_vectors(call: Call, args: EmbedArgs) -> EmbedResult:

@@ -801,6 +801,33 @@ class Turns(EmbedTest):
         self.assertEqual(second[0]["skipped_items"], 5)
         self.assertEqual(len(self.bodies()), 1)
 
+    def test_other_texts_of_the_project_do_not_wait(self) -> None:
+        gate = self.fake.hold(ROUTE)
+        with self.in_background(lambda: self.index(*BAKING[:3])) as first:
+            self.fake.wait_for(ROUTE, 1)
+            with self.in_background(lambda: self.index(*BAKING)) as second:
+                self.fake.wait_for(ROUTE, 2)
+                gate.set()
+        self.assertEqual((first[0]["embedded_items"], second[0]["embedded_items"]), (3, 2))
+        self.assertEqual((second[0]["skipped_items"], second[0]["remaining"]), (3, 0))
+        self.assertEqual(len(self.texts_sent()), 5)
+
+    def test_what_a_dead_process_had_on_its_way_is_embedded_once_its_mark_is_old(self) -> None:
+        self.index(("a", "b"))
+        mark = "UPDATE observer_lease SET until = ?"
+        self.fake.script(ROUTE, Answer(500, {}))
+        self.outcome(action="index", source="text", items=items_of(("c", "d")))
+        self.assertEqual(self.rows("SELECT * FROM observer_lease"), [])  # a refusal leaves none
+        gate = self.fake.hold(ROUTE)
+        hurried = self.new_runtime(wait_s=1.5)
+        given = {"action": "index", "source": "text", "items": items_of(("c", "d"))}
+        self.outcome(hurried, **given)
+        self.rows(mark, time.time() - 1)
+        with self.in_background(lambda: self.index(("c", "d"))) as ended:
+            self.fake.wait_for(ROUTE, 4)
+            gate.set()
+        self.assertEqual(ended[0]["embedded_items"], 1)
+
     def test_calls_on_other_projects_do_not_wait(self) -> None:
         gate = self.fake.hold(ROUTE)
         with self.in_background(lambda: self.index(*BAKING)):
@@ -824,7 +851,6 @@ class Turns(EmbedTest):
     def test_a_call_that_waits_too_long_says_so(self) -> None:
         gate = self.fake.hold(ROUTE)
         hurried = self.new_runtime(wait_s=0.2)
-        hurried.vectors = self.runtime.vectors
         given = {"action": "index", "source": "text", "items": items_of(*BAKING)}
         with self.in_background(lambda: self.index(*BAKING)):
             self.fake.wait_for(ROUTE, 1)
@@ -836,8 +862,6 @@ class Turns(EmbedTest):
 
     def test_a_batch_that_outlives_its_call_is_stored_once_and_awaited_by_the_next(self) -> None:
         hurried = self.new_runtime(wait_s=1.0)
-        vectors = hurried.vectors
-        vars(self.runtime)["vectors"] = vectors
         gate = self.fake.hold(ROUTE)
         given = {"action": "index", "source": "text", "items": items_of(*BAKING)}
         found = self.run_embed(hurried, **given)
@@ -863,7 +887,6 @@ class Turns(EmbedTest):
             call.cancel()
         self.assertIsInstance(ended[0], pro.Cancelled)
         hurried = self.new_runtime(wait_s=0.2)
-        hurried.vectors = self.runtime.vectors
         self.assertEqual(self.outcome(hurried, **given).kind, "storage_busy")
         with self.in_background(lambda: self.index(*BAKING)) as after:
             gate.set()
@@ -871,7 +894,7 @@ class Turns(EmbedTest):
         self.assertEqual(len(self.bodies()), 1)
         self.assertEqual(self.rows("SELECT count(*) FROM research_jobs"), [(0,)])
 
-    def test_two_processes_lose_nothing_double_nothing_and_repeat_nothing(self) -> None:
+    def test_two_processes_embed_every_text_once(self) -> None:
         child = f"""
 import json
 {IMPORT}
@@ -902,18 +925,17 @@ print(json.dumps(outcome.structured), flush=True)
             assert process.stdin
             process.stdin.write(json.dumps(items_of(*texts)) + "\n")
             process.stdin.flush()
-        self.fake.wait_for(ROUTE, 2)
+        self.fake.wait_for(ROUTE, 1)
         gate.set()
         said = [json.loads(process.communicate(timeout=WAIT_S)[0]) for process in children]
-        self.assertEqual([found["embedded_items"] for found in said], [75, 75])
+        self.assertEqual(sum(found["embedded_chunks"] for found in said), 150)
+        self.assertEqual([found["remaining"] for found in said], [0, 0])
         chunks = self.chunks()
         self.assertEqual(len(chunks), 150)
         self.assertEqual(len({chunk[:2] for chunk in chunks}), 150)
-        self.assertEqual(self.rows("SELECT count(DISTINCT id) FROM embedding_chunks"), [(150,)])
         self.assertEqual(len(self.events()), len(self.bodies()))
-        self.assertEqual(len(self.bodies()), 2 * 4)
-        for text in self.texts_sent():
-            self.assertEqual(self.texts_sent().count(text), 2)
+        sent = self.texts_sent()
+        self.assertEqual((len(sent), len(set(sent))), (150, 150))
         again = self.index(*texts)
         self.assertEqual((again["skipped_items"], again["requests"]), (75, 0))
 
