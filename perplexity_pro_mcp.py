@@ -6207,6 +6207,7 @@ class RequestPlan(NamedTuple):
     earlier: str = ""  # what the model reads besides, since Perplexity keeps it
     stream: bool = False  # can be followed piece by piece, if somebody listens
     estimate_nano: int | None = None  # the most it may cost, where that is known beforehand
+    send: Callable[[PaidRequest], Reply] | None = None  # sends it to another server, for no dollars
 
 
 class Work:
@@ -6449,6 +6450,7 @@ class PaidRequest:
         self.given_up = threading.Event()
         self.sent = False  # an attempt is on its way, and may be billed
         self.kept = plan.background  # somebody knows of the job, so it stays
+        self.withdrawn = False  # its job was cancelled
         self.reply: ParsedReply | None = None
         self.error: BaseException | None = None
         self.note: str | None = None
@@ -6500,7 +6502,9 @@ class PaidRequest:
         plan, settings = self.plan, self.runtime.settings
         outgoing = Outgoing("POST", plan.path, plan.body, read_timeout_s=plan.read_timeout_s)
         try:
-            if self.listener:
+            if plan.send:
+                reply = plan.send(self)
+            elif self.listener:
                 reply = streamed(settings, key, outgoing, self)
             else:
                 reply = request(settings, key, outgoing, self.pause)
@@ -6587,7 +6591,7 @@ class PaidRequest:
             status = self.error.kind if isinstance(self.error, ToolError) else "internal_error"
         if self.reply:
             return self._event(status, self.reply.usage, project)
-        sent = not isinstance(self.error, ToolError) or self.error.sent
+        sent = not (self.plan.send or (isinstance(self.error, ToolError) and not self.error.sent))
         return self._event(status, Usage() if sent else unbilled(), project)
 
     def _event(self, status: str, usage: Usage, project: int) -> Event:
@@ -6765,7 +6769,7 @@ def paid_post(call: Call, plan: RequestPlan, project: str, *, fresh: bool = True
     """
     if call.rehearses:
         raise Rehearsed(plan)
-    key = call.key()
+    key = "" if plan.send else call.key()
     confirm_cost(call, [plan])
     own = PaidRequest(call, plan, project)
     request = call.runtime.join(own, call, fresh=fresh)
@@ -6887,6 +6891,9 @@ def handed_off(call: Call) -> Outcome | None:
         return failure(call.declared, ToolError("network_timeout", text, sent=True))
     warning = late_text(call, request.job_id, request.project)
     shown: dict[str, Json] = {"status": "in_progress", "job_id": request.job_id}
+    if request.plan.send:
+        shown.update({n: v for n, v in request.plan.body.items() if n == "thread_id"})
+        return Outcome({**shown, "next_step": warning}, warning)
     return Outcome({**shown, "warnings": [*call.warnings, warning]}, warning)
 
 
@@ -8843,6 +8850,7 @@ class JobsResult(NamedTuple):
     answer: Annotated[str | None, "result: the text, from offset on"] = None
     results: Annotated[list[Hit] | None, "result: pages of a search, from offset on"] = None
     answers: Annotated[dict[str, Decision] | None, "result: decisions, from offset on"] = None
+    result: Annotated[Json, "result: what Perplexity Computer returned, without its text"] = None
     offset: Annotated[int | None, "result: where results or answers begin"] = None
     results_total: Annotated[int | None, "result: all pages of the search"] = None
     answers_total: Annotated[int | None, "result: all decisions"] = None
@@ -8958,6 +8966,8 @@ def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
     told = [warning for warning in list_in(extra, "warnings") if isinstance(warning, str)]
     result = result._replace(usage=usage, warnings=[*result.warnings, *told, *orphans])
     part, entries = _kept_entries(extra)
+    if "result" in extra and "result" in result._fields:
+        result = result._replace(result=extra["result"])
 
     def rest(at: int) -> str:
         return call_text("jobs", action="result", job_id=job.id, offset=at, project=result.project)
@@ -9083,6 +9093,12 @@ def _cancel(call: Call, job: JobRow, project: str) -> JobsResult:
     result = _job_result("cancel", seen, project)
     if seen.job.status in TERMINAL_STATUSES:
         return result._replace(message=f"Nothing to cancel. {result.message}")
+    own = call.runtime.request_of(job.id)
+    if own and own.plan.send:  # its thread tells the other server
+        own.withdrawn = True
+        own.over.wait(max(0.1, min(call.remaining_s() - 1.0, 10.0)))
+        ended = PollResult(_found_job(call, job.id, project))
+        return _job_result("cancel", ended, project)._replace(message="The cancel was passed on.")
     if job.response_id.startswith(PENDING):
         return result._replace(message="It cannot be cancelled before Perplexity has answered.")
     what = (
@@ -10763,16 +10779,22 @@ class ServerCall(Call):
         request: RpcRequest,
         report: Callable[[ServerCall, str], None],
     ) -> None:
-        token = request.meta.get("progressToken")
-        self.is_told_of = _id_text(token) is not None  # 0 and "" are tokens like any other
+        token = _id_text(request.meta.get("progressToken"))
         report_this = functools.partial(report, self)
-        super().__init__(runtime, declared, report_this if self.is_told_of else None)
-        self.request = request
-        self.id_text = _id_text(request.id) or ""
+        super().__init__(runtime, declared, report_this if token is not None else None)
+        self.renew(request)
         self.begun = False
         self.message = "Still working"
         self.began_at = time.monotonic()
         self.told_at = float("-inf")
+
+    def renew(self, request: RpcRequest) -> None:
+        """The request that it answers, from now on with all the time there is."""
+        token = _id_text(request.meta.get("progressToken"))
+        self.request, self.id_text = request, _id_text(request.id) or ""
+        self.is_told_of = token is not None  # 0 and "" are tokens like any other
+        if self.deadline < float("inf"):
+            self.deadline = time.monotonic() + self.settings.wait_s
 
     def progress(self) -> str:
         """A notification; empty where the last one was just now, so that the numbers rise."""
@@ -10834,6 +10856,15 @@ class CallRegistry:
         if self._due(running) < self._next_look:
             self._clock_set.set()
         return True
+
+    def resume(self, running: ServerCall, request: RpcRequest) -> None:
+        """Owe a call that was held its answer again, to the request that repeats it."""
+        with self._changed:
+            if _id_text(request.id) in self._owed:
+                raise RpcError(-32600, "A request with this id is still running.")
+            running.renew(request)
+            self._owed[running.id_text] = running
+        self._clock_set.set()
 
     def send(self, running: ServerCall, text: str) -> None:
         """Send a frame that belongs to a call, unless the call has left."""
@@ -11002,6 +11033,7 @@ class Elicitation:
         self._ended = False  # no answer can come any more
         self._questions: dict[str, _Question] = {}  # by the state
         self._declined: dict[str, float] = {}  # until when, by the call
+        self._held: dict[str, tuple[ServerCall, list[Json]]] = {}  # by the state
 
     def ask(self, running: ServerCall, question: str, cost_nano: int | None) -> bool | None:
         """What the user says; None where they could not be asked, AskUser to ask between calls."""
@@ -11011,7 +11043,7 @@ class Elicitation:
         if running.request.version == MODERN_VERSION:
             said = self._answer_in(running.request, _Question(digest, question, cost_nano, now))
         else:
-            said = self._ask_now(running, question)
+            said = _said(self._answer_now(running, _form(question), _ASK_S))
         if said is False:
             self._declined[digest] = time.monotonic() + ANSWER_LIFE_S
         return said
@@ -11046,14 +11078,45 @@ class Elicitation:
             return _said(answer)
         raise AskUser(wanted.text, wanted.cost_nano)
 
-    def _ask_now(self, running: ServerCall, question: str) -> bool | None:
+    def put(
+        self, running: ServerCall, answer: Callable[[ServerCall, str], None], form: dict[str, Json]
+    ) -> dict[str, Json]:
+        """Put another server's form before the user; what became of it, a cancel if nothing did.
+
+        A call of a modern client is answered by the form, and held until it is repeated.
+        """
+        if running.request.version != MODERN_VERSION:
+            said = self._answer_now(running, form, ANSWER_LIFE_S)
+        else:
+            state, answers = os.urandom(16).hex(), list[Json]()
+            self._held[state] = running, answers
+            asked = {"method": "elicitation/create", "params": {"mode": "form", **form}}
+            result = {"resultType": "input_required", "inputRequests": {"form": asked}}
+            result["requestState"] = state
+            answer(running, _result_frame(running.request, _result(MODERN_VERSION, result)))
+            until = time.monotonic() + ANSWER_LIFE_S
+            try:
+                while not (answers or self._ended) and time.monotonic() < until:
+                    running.pause(_LOOK_S)
+            finally:
+                self._held.pop(state, None)
+            said = answers[0].get("form") if answers and isinstance(answers[0], dict) else None
+        known = isinstance(said, dict) and said.get("action") in {"accept", "decline", "cancel"}
+        return said if known else {"action": "cancel"}
+
+    def held(self, request: RpcRequest) -> tuple[ServerCall, list[Json]] | None:
+        """The call that a repeated one answers, once; and where its answer goes."""
+        state = request.params.get("requestState")
+        return self._held.pop(state, None) if isinstance(state, str) else None
+
+    def _answer_now(self, running: ServerCall, form: dict[str, Json], limit_s: float) -> Json:
         """Ask while the call runs; its clock stands while the user reads."""
         running.pause(0)
         number, left_s = f"ask-{os.urandom(8).hex()}", running.remaining_s()
         answers = self._answers[json_text(number)] = []
-        until = time.monotonic() + min(_ASK_S, running.settings.wait_s)
+        until = time.monotonic() + min(limit_s, max(running.settings.wait_s, limit_s - _ASK_S))
         running.deadline = float("inf")
-        self._wire.send(_frame(id=number, method="elicitation/create", params=_form(question)))
+        self._wire.send(_frame(id=number, method="elicitation/create", params=form))
         try:
             while not (answers or self._ended) and time.monotonic() < until:
                 running.pause(_LOOK_S)
@@ -11063,7 +11126,7 @@ class Elicitation:
             if not answers:  # the form would stay open, and its answer mean nothing
                 params = {"requestId": number, "reason": "no longer waited for"}
                 self._wire.send(_frame(method="notifications/cancelled", params=params))
-        return _said(answers[0]) if answers else None
+        return answers[0] if answers else None
 
 
 # ---- Requests
@@ -11329,13 +11392,29 @@ class Server:
         """Hand a tool call to a worker; a result only where too many wait for one."""
         declared = self._tool_named(request.params.get("name"))
         _object_of(request.params, "arguments")  # refuses what is none
+        if declared.entry is not None and "requestState" in request.params:
+            return self._answer_held(request, declared)
         running = ServerCall(self._runtime, declared, request, self._register.report)
         if self._can_ask(request):
             running.ask_user = functools.partial(self._elicitation.ask, running)
+            if declared.entry is not None:
+                answer = self._register.answer
+                running.elicit = functools.partial(self._elicitation.put, running, answer)
         if self._register.add(running):
             return None
         sentence = "Too many calls are waiting already; try again when some have been answered."
         return _tool_result(request.version, failure(declared, ToolError("rate_limited", sentence)))
+
+    def _answer_held(self, request: RpcRequest, declared: Tool) -> dict[str, Json] | None:
+        """Let a call that was held go on with the answer that its repetition brings."""
+        held = self._elicitation.held(request)
+        if held is None:
+            words = "That question is closed; nothing was sent. read_thread shows what waits."
+            error = failure(declared, ToolError("invalid_request", words))
+            return _tool_result(request.version, error)
+        self._register.resume(held[0], request)
+        held[1].append(request.params.get("inputResponses"))
+        return None
 
     def _outcome_frame(self, running: ServerCall) -> str:
         """Run the tool, in a worker; the frame of its answer, whatever happens."""
@@ -11958,7 +12037,15 @@ class Computer:
             outgoing = self._outgoing(typing.cast("SignIn", made), session, "DELETE", None)
             self._send(hasty, outgoing._replace(read_timeout_s=0.5))
 
-    def ask(self, call: Call | None, method: str, params: Json, *, repeat: bool = True) -> Json:
+    def ask(
+        self,
+        call: Call | None,
+        method: str,
+        params: Json,
+        *,
+        look: Callable[[], None] | None = None,
+        repeat: bool = True,
+    ) -> Json:
         """The result of a request; without `repeat` it reaches the remote once, ever."""
         asks = call is not None and call.elicit is not None
         refused, last = "", ToolError("internal_error", "")
@@ -11967,7 +12054,7 @@ class Computer:
             request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
             try:
                 session = session or self._begun(made, asks=asks)
-                return self._answer(made, session, request, call)
+                return self._answer((made, session), request, call, look)
             except ToolError as error:
                 last, refused = error, made.access if error.status == 401 else ""
             with self._lock:
@@ -12012,11 +12099,15 @@ class Computer:
             pass  # the status says nothing that could be acted on
 
     def _answer(
-        self, made: SignIn, session: Session, request: dict[str, Json], call: Call | None
+        self,
+        way: tuple[SignIn, Session],
+        request: dict[str, Json],
+        call: Call | None,
+        look: Callable[[], None] | None,
     ) -> Json:
         """Send a request and follow its stream, once more from where it was cut."""
+        made, session = way
         last_id, lost = "", ToolError("network_timeout", "The connection was cut.", sent=True)
-        look = functools.partial(call.pause, 0) if call else None
         for method in ("POST", "GET"):
             body = request if method == "POST" else None
             outgoing = self._outgoing(made, session, method, body, last_id)._replace(look=look)
@@ -12054,7 +12145,9 @@ class Computer:
             reply = {"result": {}}
         elif method == "elicitation/create":
             form = _form_in(_cleaned(params, made)) if call and call.elicit else None
-            answer = call.elicit(form) if form and call and call.elicit else {"action": "cancel"}
+            answer: Json = {"action": "cancel"}
+            if form and call and call.elicit and not call.cancelled.is_set():
+                answer = call.elicit(form)
             reply = {"result": answer}
         self._tell(made, session, {"id": message["id"], **reply})
 
@@ -12126,13 +12219,60 @@ class Computer:
     # -- calls
 
     def forward(self, call: Call, name: str, arguments: dict[str, Json]) -> RemoteResult:
-        """Pass a call on, and put what comes back into words."""
+        """Pass a call on as a request that costs no dollars; a late result becomes a job."""
+
+        def read(reply: Reply) -> ParsedReply:
+            try:
+                return ParsedReply(RemoteResult(name, reply.body), unbilled())
+            except ToolError as error:
+                return ParsedReply(None, unbilled(), error=error)
+
+        plan = RequestPlan(
+            api="computer",
+            path=self.settings.computer_url,
+            body=arguments,
+            title=one_line(str(arguments.get("message") or name), 200),
+            read=read,
+            keep=lambda reply: reply.value.stored(),
+            send=lambda request: self._sent(call, name, arguments, request),
+            estimate_nano=0,
+        )
+        reply = paid_post(call, plan, DEFAULT_PROJECT)
+        return typing.cast("RemoteResult", reply.value).fitted(call, reply)
+
+    def _sent(
+        self, call: Call, name: str, arguments: dict[str, Json], request: PaidRequest
+    ) -> Reply:
+        """Have the remote do it; cancelled there where nobody wants it any more."""
+
+        def look() -> None:
+            if request.withdrawn or (request.given_up.is_set() and not request.kept):
+                raise Cancelled
+
+        request.pause(0)
+        began = time.monotonic()
+        try:
+            result = self.call_tool(call, name, arguments, look)
+        except Cancelled:
+            if not request.withdrawn:
+                raise
+            result = {"structuredContent": {"event": "cancelled", "text": "Cancelled on request."}}
+        return Reply(200, result, None, round(1000 * (time.monotonic() - began)))
+
+    def call_tool(
+        self,
+        call: Call,
+        name: str,
+        arguments: dict[str, Json],
+        look: Callable[[], None] | None = None,
+    ) -> Json:
+        """The result of a tool of the remote; an error says what may have happened."""
         params: dict[str, Json] = {"name": name, "arguments": arguments}
         if call.listens():
             params["_meta"] = {"progressToken": f"{name}-{time.time_ns()}"}
         sends, thread = _SENDING.match(name) is not None, arguments.get("thread_id")
         try:
-            result = self.ask(call, "tools/call", params, repeat=not sends)
+            return self.ask(call, "tools/call", params, look=look, repeat=not sends)
         except ToolError as error:
             if not error.sent:
                 raise
@@ -12143,7 +12283,6 @@ class Computer:
                 where = "look for it among the threads on https://www.perplexity.ai"
             words = f"{error.message} The task may be running: {where}; do not send it again."
             raise ToolError(error.kind, words, sent=True) from None
-        return RemoteResult(name, result)
 
 
 def with_computer(runtime: Runtime) -> Runtime:
@@ -12419,9 +12558,26 @@ class RemoteResult:
             said = cut(without_hidden("\n".join(texts) or self.answer), 2000)
             raise ToolError("unexpected_response", f"Computer could not do it: {said}")
 
+    def stored(self) -> StoredAnswer:
+        """How it is kept as a job."""
+        rest = {name: value for name, value in self.found.items() if name != "text"}
+        status = "cancelled" if self.found.get("event") == "cancelled" else "completed"
+        return StoredAnswer(status, self.answer, [], extra={"result": rest})
+
+    def fitted(self, call: Call, reply: ParsedReply) -> RemoteResult:
+        """Itself where clients show all of it, else its beginning and the call for the rest."""
+        limit = call.settings.max_result_chars
+        others = len(json_text(self._asdict())) - len(self.answer)
+        if others + len(self.answer) > limit and self.answer:
+            at = cut_at(self.answer, max(1000, limit - others - 300))
+            rest = call_text("jobs", action="result", job_id=call.keep(reply), offset=at)
+            self.step = f"Cut after {at} characters. The rest: {rest} {self.step}"
+            self.answer = self.answer[:at]
+        return self
+
     def _asdict(self) -> dict[str, Json]:
-        given = self.found or {"text": self.answer}
-        return {**given, "next_step": self.step}
+        text = {"text": self.answer} if self.answer else {}
+        return {**self.found, **text, "next_step": self.step}
 
     def text(self) -> str:
         """The next step, then what the remote says, as text from outside."""
@@ -12493,7 +12649,7 @@ def _blamed_on_path() -> Iterator[None]:
 
 def _remote(call: Call, name: str, **arguments: Json) -> dict[str, Json]:
     computer = typing.cast("Computer", call.runtime.outside)
-    return computer.forward(call, name, arguments).found
+    return RemoteResult(name, computer.call_tool(call, name, arguments)).found
 
 
 def _uploaded(call: Call, folder: str, path: str) -> ComputerFile:

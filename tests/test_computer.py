@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import re
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -15,11 +17,12 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from fake_computer import MCP_PATH, FakeComputer
-from support import WAIT_S, pro
+from support import IMPORT, META, WAIT_S, ServerThread, cancel, pro, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+Json = Any
 SENDING = "call_perplexity_computer"
 
 
@@ -497,6 +500,234 @@ class Files(unittest.TestCase):
             made.runtime.settings = made.settings._replace(files_dir=None)
             said = made.refused("perplexity_computer_file", action="upload", path="a")
             self.assertIn("PERPLEXITY_FILES_DIR", said)
+
+
+class Serving(unittest.TestCase):
+    """The server in front of the bridge."""
+
+    def session(self, made: Bridge, *, forms: bool = False, **environ: str) -> ServerThread:
+        settings = pro.read_settings({**made.environ, "PERPLEXITY_OBSERVE": "off", **environ})
+        session = ServerThread(pro.with_computer(pro.Runtime(settings)))
+        self.addCleanup(session.end)
+        abilities: dict[str, Any] = {"elicitation": {}} if forms else {}
+        params = {"protocolVersion": "2025-11-25", "capabilities": abilities}
+        session.ask(request(0, "initialize", params))
+        return session
+
+    def call(self, number: Any, tool: str, **arguments: Any) -> Json:
+        return request(number, "tools/call", {"name": tool, "arguments": arguments})
+
+    def names(self, session: ServerThread) -> list[str]:
+        session.send(request("l", "tools/list"))
+        while True:
+            answer = session.receive()
+            if answer.get("id") == "l":
+                return [tool["name"] for tool in answer["result"]["tools"]]
+
+    def structured(self, answer: Json) -> Json:
+        return answer["result"]["structuredContent"]
+
+    def test_signed_out_the_list_is_byte_for_byte_as_without_the_bridge(self) -> None:
+        with bridge(signed_in=False) as made:
+            lists = []
+            for runtime in (
+                pro.Runtime(made.settings),
+                pro.with_computer(pro.Runtime(made.settings)),
+            ):
+                session = ServerThread(runtime)
+                session.ask(request(0, "initialize", {"protocolVersion": "2025-11-25"}))
+                session.send(request(1, "tools/list"))
+                lists.append(session.line())
+                session.end()
+            self.assertEqual(lists[0], lists[1])
+            self.assertEqual(made.fake.seen, [])
+
+    def test_a_running_server_announces_signing_in_and_out(self) -> None:
+        with bridge(signed_in=False) as made:
+            session = self.session(made)
+            self.assertNotIn(SENDING, self.names(session))
+            made.login()
+            session.send(request(1, "tools/list"))
+            said = [session.receive(), session.receive()]
+            self.assertIn("notifications/tools/list_changed", [m.get("method") for m in said])
+            self.assertIn(SENDING, self.names(session))
+            pro.logout(made.settings)
+            self.assertNotIn(SENDING, self.names(session))
+
+    def test_a_modern_client_hears_of_it_while_it_listens(self) -> None:
+        with bridge(signed_in=False) as made:
+            session = self.session(made)
+            wanted = {"notifications": {"toolsListChanged": True}, "_meta": META}
+            session.send(request("sub", "subscriptions/listen", wanted))
+            self.assertEqual(
+                session.receive()["method"], "notifications/subscriptions/acknowledged"
+            )
+            made.login()
+            session.send(request(1, "tools/list", {"_meta": META}))
+            said = [session.receive() for _ in range(3)]
+            [told] = [m["params"]["_meta"] for m in said if "params" in m]
+            self.assertEqual(told["io.modelcontextprotocol/subscriptionId"], "sub")
+            [listed] = [m["result"] for m in said if m.get("id") == 1]
+            self.assertEqual(listed["cacheScope"], "private")
+
+    def test_the_tools_that_settings_choose_are_offered(self) -> None:
+        with bridge() as made:
+            for words, there, absent in (
+                ("computer", {SENDING, "perplexity_jobs"}, {"perplexity_ask"}),
+                ("core", {"perplexity_ask"}, {SENDING}),
+                ("all -read_thread", {SENDING, "perplexity_ask"}, {"read_thread"}),
+                ("read_thread", {"read_thread", "perplexity_jobs"}, {SENDING}),
+            ):
+                with self.subTest(words):
+                    names = set(self.names(self.session(made, PERPLEXITY_TOOLS=words)))
+                    self.assertLessEqual(there, names)
+                    self.assertFalse(absent & names)
+        settings = pro.read_settings({"PERPLEXITY_TOOLS": "computer read_thread computer_file"})
+        self.assertIsNone(pro.unknown_tools(settings))
+
+    def test_a_slow_call_is_handed_off_collected_and_sent_once(self) -> None:
+        with bridge() as made:
+            gate = made.fake.tasks.gates["g"] = threading.Event()
+            session = self.session(made, PERPLEXITY_WAIT_SECONDS="0.5")
+            session.send(self.call(1, SENDING, message="gate g", thread_id="t-1"))
+            handed = self.structured(session.receive())
+            self.assertEqual(handed["status"], "in_progress")
+            self.assertEqual(handed["thread_id"], "t-1")
+            self.assertIn("perplexity_jobs", handed["next_step"])
+            gate.set()
+            found: Json = {}
+            for number in range(2, 60):
+                look = {"action": "result", "job_id": handed["job_id"], "wait_seconds": 1}
+                session.send(self.call(number, "perplexity_jobs", **look))
+                found = self.structured(session.receive())
+                if found["status"] == "completed":
+                    break
+            self.assertEqual(found["answer"], "Done: gate g")
+            self.assertEqual(found["result"]["event"], "complete")
+            self.assertEqual(len(made.fake.sent("tools/call")), 1)
+
+    def test_a_cancel_is_passed_on_and_leaves_no_job(self) -> None:
+        with bridge() as made:
+            made.fake.tasks.gates["g"] = threading.Event()
+            session = self.session(made)
+            session.send(self.call(1, SENDING, message="gate g"))
+            made.fake.wait_for("tools/call")
+            [sent] = made.fake.sent("tools/call")
+            session.send(cancel(1))
+            made.fake.wait_for("notifications/cancelled")
+            self.assertEqual(made.fake.cancelled, [sent["id"]])
+            session.runtime.settle(WAIT_S)
+            session.send(self.call(2, "perplexity_jobs", action="list"))
+            self.assertEqual(self.structured(session.receive())["jobs_total"], 0)
+
+    def test_a_job_of_computer_can_be_cancelled(self) -> None:
+        with bridge() as made:
+            made.fake.tasks.gates["g"] = threading.Event()
+            session = self.session(made, PERPLEXITY_WAIT_SECONDS="0.5")
+            session.send(self.call(1, SENDING, message="gate g"))
+            number = self.structured(session.receive())["job_id"]
+            session.send(self.call(2, "perplexity_jobs", action="cancel", job_id=number))
+            session.receive()
+            made.fake.wait_for("notifications/cancelled")
+            session.runtime.settle(WAIT_S)
+            session.send(self.call(3, "perplexity_jobs", action="status", job_id=number))
+            self.assertEqual(self.structured(session.receive())["status"], "cancelled")
+
+    def test_long_texts_are_paged_like_answers(self) -> None:
+        with bridge() as made:
+            session = self.session(made)
+            session.send(self.call(1, SENDING, message="long"))
+            found = self.structured(session.receive())
+            self.assertLess(len(json.dumps(found)), 26_000)
+            number = re.search(r'"job_id":(\d+),"offset":(\d+)', found["next_step"])
+            assert number
+            given = {"action": "result", "job_id": int(number[1]), "offset": int(number[2])}
+            session.send(self.call(2, "perplexity_jobs", **given))
+            rest = self.structured(session.receive())["answer"]
+            whole = "\n".join(f"Paragraph {n} of a long answer." for n in range(3000))
+            self.assertTrue(whole.startswith(found["text"] + rest))
+
+    def test_calls_stand_in_the_ledger_without_cost_and_are_not_unknown(self) -> None:
+        with bridge() as made:
+            session = self.session(made)
+            session.send(self.call(1, SENDING, message="x"))
+            session.receive()
+            session.send(self.call(2, SENDING, message="fail credits"))
+            session.receive()
+            session.send(self.call(3, "perplexity_usage"))
+            totals = self.structured(session.receive())["totals"]
+            self.assertEqual((totals["calls"], totals["calls_cost_unknown"]), (2, 0))
+            self.assertEqual(totals["cost_nano_usd"], 0)
+
+    def test_a_question_is_put_before_the_user_of_a_legacy_client(self) -> None:
+        for answer, text in (
+            ({"action": "accept", "content": {"format": "PDF"}}, "Written as PDF."),
+            ({"action": "decline"}, "Written as decline."),
+            ("nonsense", "Written as cancel."),
+        ):
+            with self.subTest(text), bridge() as made:
+                session = self.session(made, forms=True)
+                session.send(self.call(1, SENDING, message="a question"))
+                asked = session.receive()
+                self.assertEqual(asked["method"], "elicitation/create")
+                self.assertEqual(asked["params"]["message"], "Which format?")
+                session.send({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
+                self.assertEqual(self.structured(session.receive())["text"], text)
+
+    def test_a_form_that_is_too_large_is_cancelled_unseen(self) -> None:
+        with bridge() as made:
+            made.fake.faults = {"large_form"}
+            session = self.session(made, forms=True)
+            session.send(self.call(1, SENDING, message="a question"))
+            self.assertEqual(self.structured(session.receive())["text"], "Written as cancel.")
+
+    def test_a_modern_client_repeats_the_held_call_and_nothing_is_sent_twice(self) -> None:
+        abilities: Json = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+        meta = {**META, **abilities}
+        with bridge() as made:
+            session = self.session(made)
+            params = {"name": SENDING, "arguments": {"message": "a question"}, "_meta": meta}
+            session.send(request(1, "tools/call", params))
+            asked = session.receive()["result"]
+            self.assertEqual(asked["resultType"], "input_required")
+            [name] = asked["inputRequests"]
+            answer = {"action": "accept", "content": {"format": "DOCX"}}
+            again = {"inputResponses": {name: answer}, "requestState": asked["requestState"]}
+            session.send(request(2, "tools/call", {**params, **again}))
+            found = session.receive()
+            self.assertEqual((found["id"], self.structured(found)["text"]), (2, "Written as DOCX."))
+            for state in (asked["requestState"], "made-up"):
+                again["requestState"] = state
+                session.send(request(3, "tools/call", {**params, **again}))
+                self.assertTrue(session.receive()["result"]["isError"])
+            self.assertEqual(len(made.fake.sent("tools/call")), 1)
+
+    def test_a_client_without_forms_gets_the_question_as_a_result(self) -> None:
+        with bridge() as made:
+            session = self.session(made)
+            session.send(self.call(1, SENDING, message="a question"))
+            found = self.structured(session.receive())
+            self.assertEqual(found["event"], "ask_user_question")
+
+
+class Processes(unittest.TestCase):
+    def test_eight_processes_with_one_ended_token_refresh_once(self) -> None:
+        code = IMPORT + (
+            "settings = pro.settings_now(); import sys; sys.stdin.readline()\n"
+            "print(pro.usable_sign_in(settings).access)\n"
+        )
+        with bridge() as made:
+            kept = {**made.kept(), "expires_at": 0}
+            (made.data / "computer.json").write_text(json.dumps(kept), "utf-8")
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            command, environ = [sys.executable, "-c", code], {**os.environ, **made.environ}
+            crowd: list[Any] = [
+                subprocess.Popen(command, env=environ, **pipes)  # type: ignore[call-overload]
+                for _ in range(8)
+            ]
+            said = [process.communicate("go\n", timeout=WAIT_S)[0] for process in crowd]
+            self.assertEqual(said, [made.kept()["access"] + "\n"] * 8)
+            self.assertEqual(len(made.fake.asked("/token")), 2)
 
 
 if __name__ == "__main__":
