@@ -13885,70 +13885,48 @@ def text_in_file(name: str, shown: str) -> str:
 
 
 # ---- What may follow a command
-# One record for the arguments of tools and one for what this command line adds: parser, help,
-# completion and the way back from arguments to words all read the same fields. The parser is a loop
-# of our own: what argparse makes of -- and of values that start with a dash differs from version to
-# version of Python.
-
+# Arguments of tools and what this command line adds are fields alike: parser, help, completion and
+# the way back from arguments to words all read the same ones. The parser is a loop of our own: what
+# argparse makes of -- and of values that start with a dash differs between versions of Python.
 
 _PAYING = ("ask", "chat", "research", "search", "decide", "embed")
 _ANSWERING = ("ask", "chat", "research", "jobs")
 
 
-def _option(words: str, *commands: str) -> Arg:
-    return Arg(words, commands=commands)
+def _option(name: str, words: str, kind: str = "boolean", commands: tuple[str, ...] = ()) -> Field:
+    """What the command line adds to the arguments of some tools, or of all."""
+    shape = Shape("array", list_of="string") if kind == "list" else Shape(kind)
+    return Field(name, shape, Arg(words, commands=commands), None, False)
 
 
-class Options(NamedTuple):
-    """What the command line adds to the arguments of tools; without commands, of all."""
-
-    json: Annotated[bool, _option("Print the structured result")] = False
-    quiet: Annotated[bool, _option("Print the bare answer: no sources, no usage", *_ANSWERING)] = (
-        False
-    )
-    plain: Annotated[bool, _option("Plain text, also in a terminal", *_ANSWERING)] = False
-    output: Annotated[
-        str | None, _option("Write the answer to this file as Markdown; - prints", *_ANSWERING)
-    ] = None
-    wait: Annotated[bool, _option("Wait, however long it takes", "research", "jobs")] = False
-    newest: Annotated[bool, _option("Go on with the newest chat", "chat")] = False
-    yes_no: Annotated[
-        list[str] | None, _option("A question for yes or no; or NAME=QUESTION", "decide")
-    ] = None
-    choice: Annotated[list[str] | None, _option("NAME=ONE,TWO,...: which one fits", "decide")] = (
-        None
-    )
-    score: Annotated[list[str] | None, _option("NAME=LOWEST,...,TOP: how much", "decide")] = None
-    threshold: Annotated[
-        float | None, _option("Status 7 if an answer is less likely than this", "decide")
-    ] = None
-    csv: Annotated[bool, _option("Print the groups as CSV", "usage")] = False
-    html: Annotated[str | None, _option("Write a page with charts by day and tool", "usage")] = None
-    yes: Annotated[
-        bool,
-        _option("Agree beforehand: delete, spend above the limit", *_PAYING, "jobs", "projects"),
-    ] = False
-    dry_run: Annotated[
-        bool, _option("Print the request and its estimate; send, store nothing", *_PAYING)
-    ] = False
-    fence: Annotated[bool, _option("Mark text from the web, as models get it")] = False
-    args_json: Annotated[
-        str | None, _option("Arguments as a JSON object, @file or -; flags win")
-    ] = None
-
-
+OPTIONS = (
+    _option("json", "Print the structured result"),
+    _option("quiet", "Print the bare answer: no sources, no usage", commands=_ANSWERING),
+    _option("plain", "Plain text, also in a terminal", commands=_ANSWERING),
+    _option("output", "Write the answer to a file as Markdown; - prints", "string", _ANSWERING),
+    _option("wait", "Wait, however long it takes", commands=("research", "jobs")),
+    _option("newest", "Go on with the newest chat", commands=("chat",)),
+    _option("yes_no", "A question for yes or no; or NAME=QUESTION", "list", ("decide",)),
+    _option("choice", "NAME=ONE,TWO,...: which one fits", "list", ("decide",)),
+    _option("score", "NAME=LOWEST,...,TOP: how much", "list", ("decide",)),
+    _option("threshold", "Status 7 if an answer is less likely", "number", ("decide",)),
+    _option("csv", "Print the groups as CSV", commands=("usage",)),
+    _option("html", "Write a page with charts by day and tool", "string", ("usage",)),
+    _option("yes", "Agree beforehand to delete or spend", commands=(*_PAYING, "jobs", "projects")),
+    _option("dry_run", "Print request and estimate; send, store nothing", commands=_PAYING),
+    _option("fence", "Mark text from the web, as models get it"),
+    _option("args_json", "Arguments as a JSON object, @file or -; flags win", "string"),
+)
+_ADDED = frozenset(option.name for option in OPTIONS)
 _SHORT = {
     "model": "-m", "project": "-p", "quiet": "-q", "output": "-o", "json": "-j", "newest": "-c",
     "yes": "-y",
 }  # fmt: skip
-_VALUES = {"integer": "N", "number": "N", "object": "JSON", "any": "TEXT"}
-_PLACED = {  # what may stand without a flag behind an action; else what is declared so
-    ("chat", "list"): ("chat_id",),
-    ("chat", "read"): ("chat_id",),
-    ("chat", "delete"): ("chat_id",),
-    ("embed", "index"): (),
-    ("embed", "status"): (),
-    ("embed", "delete"): (),
+_VALUES = {"boolean": "", "integer": "N", "number": "N", "object": "JSON", "args_json": "JSON"}
+_VALUES.update(output="FILE", html="FILE", items="JSON")
+_PLACED: dict[tuple[str, Json], tuple[str, ...]] = {  # what else than declared needs no flag
+    **dict.fromkeys((("chat", "list"), ("chat", "read"), ("chat", "delete")), ("chat_id",)),
+    **dict.fromkeys((("embed", "index"), ("embed", "status"), ("embed", "delete")), ()),
 }
 _QUESTIONS = ("query", "message", "state")  # takes all the words that are left
 _ASKING = {None, "send", "search"}  # the actions that have a question
@@ -13958,10 +13936,10 @@ _FLAG_LIKE = re.compile(r"-(?!\Z|[\d.]+\Z)[^\s=]*(=.*)?", re.DOTALL)
 
 def _fields_of(command: str) -> list[Field]:
     """The arguments and options of a tool's command; none for another command."""
-    if PREFIX + command not in TOOLS:
-        return []
-    fields = [f for f in fields_of(arguments_of(TOOLS[PREFIX + command])) if f.name != "confirm"]
-    return fields + [o for o in fields_of(Options) if command in (o.arg.commands or (command,))]
+    declared = TOOLS.get(PREFIX + command)
+    own = fields_of(arguments_of(declared)) if declared else ()
+    added = (o for o in OPTIONS if declared and command in (o.arg.commands or (command,)))
+    return [*(field for field in own if field.name != "confirm"), *added]
 
 
 def _is_action(field: Field) -> bool:
@@ -13975,24 +13953,12 @@ def _is_list(field: Field) -> bool:
 def flags_of(field: Field) -> list[str]:
     """How a flag may be written; an action has none."""
     flag = "--" + field.name.replace("_", "-")
-    own = [_SHORT[field.name], flag] if field.name in _SHORT else [flag]
-    if field.shape.kind == "boolean" and field.name not in {"confirm", *Options._fields}:
+    own = [*filter(None, [_SHORT.get(field.name)]), flag]
+    if field.shape.kind == "boolean" and field.name not in {"confirm", *_ADDED}:
         own.append(f"--no-{flag[2:]}")
-    own += ["--confirm"] * (field.name == "yes")
     if field.shape.list_of == "string" and flag.endswith("s"):
         own.insert(0, flag[:-1])  # one value at a time
-    return [] if _is_action(field) else own
-
-
-def value_of(field: Field) -> str:
-    """What stands for a flag's value in the help; empty for a switch."""
-    shape = field.shape
-    if shape.kind == "boolean":
-        return ""
-    if field.name in {"output", "html"}:
-        return "FILE"
-    kind = "object" if shape.list_of == "object" or field.name == "args_json" else shape.kind
-    return "|".join(shape.choices) or _VALUES.get(kind, "TEXT")
+    return [] if _is_action(field) else [*own, *["--confirm"] * (field.name == "yes")]
 
 
 def _meant(word: str, known: Iterable[str]) -> str:
@@ -14003,43 +13969,36 @@ def _meant(word: str, known: Iterable[str]) -> str:
 
 def read_words(declared: Tool, words: Sequence[str], stdin: Stdin) -> ParsedCommand:
     """The arguments and options in a command's words; UsageError where they make no sense."""
-    places, typed = _sorted_out(declared.word, words)
-    values = {
-        field.name: _value(field, *typed[field.name], stdin)
-        for field in _fields_of(declared.word)
-        if field.name in typed
-    }
-    options = {name: values.pop(name) for name in Options._fields if name in values}
+    places, typed = _sorted_out(_fields_of(declared.word), words)
+    fields = {field.name: field for field in _fields_of(declared.word)}
+    values = {n: _value(f, *typed[n], stdin) for n, f in fields.items() if n in typed}
+    options = {o.name: values.pop(o.name) for o in OPTIONS if o.name in values}
     # Flags win over --args-json, and words over both: the nearer to the hand, the more meant.
-    if options.pop("yes", False):
-        values["confirm"] = True
-    given_json = _json_of("--args-json", stdin.text_of(options.pop("args_json", "{}")))
-    if not isinstance(given_json, dict):
+    arguments = _json_of("--args-json", stdin.text_of(options.pop("args_json", "{}")))
+    if not isinstance(arguments, dict):
         raise UsageError("--args-json must be a JSON object")
-    arguments = {name: value for name, value in given_json.items() if value is not None}
-    arguments.update(values)
-    flags = {name: flag for name, (flag, _) in typed.items()}
-    order = ParsedCommand(declared, arguments, options, flags)
+    arguments = {name: value for name, value in arguments.items() if value is not None}
+    arguments.update(values, **({"confirm": True} if options.pop("yes", False) else {}))
+    order = ParsedCommand(declared, arguments, options, {n: flag for n, (flag, _) in typed.items()})
     _place(order, _with_action(order, places, stdin), stdin)
     if declared.word == "decide":
         arguments.update(_typed_questions(order))
-        if "images" in arguments:
-            arguments.setdefault("state", "")
-    for field in fields_of(arguments_of(declared)):
+        arguments.update(
+            {"state": ""} if "images" in arguments and "state" not in arguments else {}
+        )
+    for field in fields.values():
         if field.required and field.name not in arguments:
-            if field.name in _QUESTIONS:
-                raise UsageError(f"{field.name} is missing: write it as words, or pipe it in")
-            others = "--yes-no, --choice, --score or " * (field.name == "questions")
-            raise UsageError(f"{others}{(flags_of(field) or [field.name])[-1]} is missing")
+            how = ": write it as words, or pipe it in" * (field.name in _QUESTIONS)
+            how = ": --yes-no, --choice, --score or JSON" if field.name == "questions" else how
+            raise UsageError(f"{field.name} is missing{how}")
     return order
 
 
 def _sorted_out(
-    command: str, words: Sequence[str]
+    fields: Sequence[Field], words: Sequence[str]
 ) -> tuple[list[str], dict[str, tuple[str, list[str]]]]:
     """The words that stand without a flag; for each argument its flag as typed, and its values."""
-    fields = _fields_of(command)
-    known = {flag: field for field in reversed(fields) for flag in flags_of(field)}
+    known = {flag: field for field in fields for flag in flags_of(field)}
     rest, places = list(words), list[str]()
     typed: dict[str, tuple[str, list[str]]] = {}
     # What stands behind a question and a flag was most likely meant as a value of that flag.
@@ -14049,33 +14008,36 @@ def _sorted_out(
         word = rest.pop(0)
         if word == "--":
             return places + rest, typed
-        if not _FLAG_LIKE.fullmatch(word):
-            if closed:
-                meant = f"put the question before the flags, or after --; {closed}"
-                raise UsageError(f"{one_line(word, 40)}: {meant}")
+        if _FLAG_LIKE.fullmatch(word):
+            field, flag, text = _flag_in(word, rest, known)
+            takes = f"{flag} takes {'no' if field.shape.kind == 'boolean' else 'one'} value"
+            takes = f"repeat {flag} for each value" if _is_list(field) else takes
+            closed = takes if len(places) > begins else ""
+            earlier = typed.get(field.name, ("", []))[1] if _is_list(field) else []
+            typed[field.name] = (flag, [*earlier, text])
+        elif closed:
+            meant = f"put the question before the flags, or after --; {closed}"
+            raise UsageError(f"{one_line(word, 40)}: {meant}")
+        else:
             places.append(word)
-            continue
-        flag, joined, text = word.partition("=")
-        if flag not in known:
-            near = nearest(flag.strip("-"), [name.strip("-") for name in known])
-            hint = f"; did you mean --{near}?" if near else ""
-            raise UsageError(f"{one_line(flag, 40)}: there is no such flag{hint}")
-        field = known[flag]
-        takes = "no" if field.shape.kind == "boolean" else "one"
-        takes = (
-            f"repeat {flag} for each value" if _is_list(field) else f"{flag} takes {takes} value"
-        )
-        closed = takes if len(places) > begins else ""
-        if field.shape.kind == "boolean":
-            if joined:
-                raise UsageError(f"{flag} takes no value")
-        elif not joined:
-            if not rest or _FLAG_LIKE.fullmatch(rest[0]):
-                raise UsageError(f"{flag}: a value is missing; join one that starts with - by =")
-            text = rest.pop(0)
-        earlier = typed.get(field.name, ("", []))[1] if _is_list(field) else []
-        typed[field.name] = (flag, [*earlier, text])
     return places, typed
+
+
+def _flag_in(word: str, rest: list[str], known: Mapping[str, Field]) -> tuple[Field, str, str]:
+    """A flag's field, itself, and its value, which may be the next word."""
+    flag, joined, text = word.partition("=")
+    if flag not in known:
+        near = nearest(flag.strip("-"), [name.strip("-") for name in known])
+        hint = f"; did you mean --{near}?" if near else ""
+        raise UsageError(f"{one_line(flag, 40)}: there is no such flag{hint}")
+    if known[flag].shape.kind == "boolean":
+        if joined:
+            raise UsageError(f"{flag} takes no value")
+    elif not joined:
+        if not rest or _FLAG_LIKE.fullmatch(rest[0]):
+            raise UsageError(f"{flag}: a value is missing; join one that starts with - by =")
+        text = rest.pop(0)
+    return known[flag], flag, text
 
 
 def _json_of(flag: str, text: str) -> Json:
@@ -14089,7 +14051,7 @@ def _json_of(flag: str, text: str) -> Json:
         ) from None
 
 
-def _value(field: Field, flag: str, texts: list[str], stdin: Stdin) -> Json:
+def _value(field: Field, flag: str, texts: Sequence[str], stdin: Stdin) -> Json:
     """A value by its declared kind; bounds are the tool's affair."""
     shape, text = field.shape, texts[-1]
     if shape.kind == "boolean":
@@ -14097,12 +14059,11 @@ def _value(field: Field, flag: str, texts: list[str], stdin: Stdin) -> Json:
     if _is_list(field):
         if field.name in {"domains", "languages"} and any("," in text for text in texts):
             raise UsageError(f"{flag} takes one value; repeat {flag} for each")
-        return text if shape.or_list and len(texts) == 1 else texts
+        return text if shape.or_list and len(texts) == 1 else list(texts)
     value: Json = text
-    if shape.kind in {"object", "array"}:
-        value = _json_of(flag, stdin.text_of(text))
-    elif shape.kind == "any":
+    if shape.kind in {"object", "array", "any"}:
         value = stdin.text_of(text)
+        value = value if shape.kind == "any" else _json_of(flag, value)
     try:
         return read_argument(field._replace(arg=Arg("", amount=field.arg.amount)), value)
     except ToolError as error:
@@ -14113,23 +14074,19 @@ def _value(field: Field, flag: str, texts: list[str], stdin: Stdin) -> Json:
 def _with_action(order: ParsedCommand, places: list[str], stdin: Stdin) -> list[str]:
     """The words with the action that is plainly meant where none is named."""
     field = fields_of(arguments_of(order.declared))[0]
-    word, arguments = order.declared.word, order.arguments
-    first = places[0] if places else ""
+    word, arguments, first = order.declared.word, order.arguments, "".join(places[:1])
     if not _is_action(field) or first.lower() in field.shape.choices or "action" in arguments:
         return places
     says = "newest" in order.options or "message" in arguments or " " in first or first == "-"
     if word == "chat" and (says or (not first and stdin.is_fed())):
         return ["send", *places]
-    if word == "jobs" and first.isdigit():
-        return ["result", *places]
-    meant = {"jobs": "list", "projects": "list", "embed": "status"}.get(word)
-    return [meant] if meant and not places else places
+    meant = {"jobs": "result" if first.isdigit() else "list", "projects": "list", "embed": "status"}
+    return [meant[word], *places] if word in meant and (not first or first.isdigit()) else places
 
 
 def _places_of(declared: Tool, action: Json) -> list[Field]:
     """What may stand without a flag, in order."""
-    fields = fields_of(arguments_of(declared))
-    names = _PLACED.get((declared.word, action))
+    fields, names = fields_of(arguments_of(declared)), _PLACED.get((declared.word, action))
     if names is None:
         return [field for field in fields if field.arg.positional]
     return [field for field in fields if _is_action(field) or field.name in names]
@@ -14140,133 +14097,102 @@ def _place(order: ParsedCommand, places: list[str], stdin: Stdin) -> None:
     declared, arguments = order.declared, order.arguments
     action = places[0].lower() if places else arguments.get("action")
     if (declared.word, action) == ("embed", "index") and places[1:]:
-        _take_files(order, places[1:], stdin)
+        arguments.setdefault("source", "text")
+        texts = {name: stdin.text_of(name if name == "-" else f"@{name}") for name in places[1:]}
+        arguments["items"] = [{"key": name, "text": text} for name, text in texts.items()]
         places = places[:1]
     for field in _places_of(declared, action):
+        found = places if field.name in _QUESTIONS else places[:1]
+        places = places[len(found) :]
+        if found and field.name in order.typed:
+            raise UsageError(f"{field.name} is given twice: {order.typed[field.name]} and words")
         if field.name in _QUESTIONS:
-            _place_question(order, field, places, stdin)
-            return
-        if places:
-            if field.name in order.typed:
-                raise UsageError(f"{field.name} is given twice, by {order.typed[field.name]} too")
-            arguments[field.name] = _value(field, field.name, [places[0]], stdin)
-        places = places[1:]
+            _place_question(arguments, field, found, stdin)
+        elif found:
+            arguments[field.name] = _value(field, field.name, found, stdin)
     if places:
         raise UsageError(f"unexpected words: {one_line(' '.join(places), 60)}")
 
 
-def _place_question(order: ParsedCommand, field: Field, words: list[str], stdin: Stdin) -> None:
+def _place_question(
+    arguments: dict[str, Json], field: Field, words: list[str], stdin: Stdin
+) -> None:
     """Make a question of all words that are left; without any, of what was piped in."""
-    arguments = order.arguments
-    texts = [_piece(word, stdin) for word in words]
     asks = field.name not in arguments and arguments.get("action") in _ASKING
-    asks = asks and "images" not in arguments  # which may be judged without a text
-    if not texts and asks and stdin.is_fed():
-        words = texts = [stdin.text()]
-        if not texts[0].strip():
-            raise UsageError(f"{field.name} is missing: standard input is empty")
-    if texts and field.name in order.typed:
-        raise UsageError(f"the question is given twice: {order.typed[field.name]} and words")
-    if texts:
-        arguments[field.name] = _joined(field, words, texts)
-
-
-def _piece(word: str, stdin: Stdin) -> str:
-    """A word of a question. @name alone is a file, a sentence that begins with @ is not."""
-    return stdin.text_of(word).rstrip() if re.fullmatch(r"-|@\S*", word) else word
-
-
-def _joined(field: Field, words: Sequence[str], texts: Sequence[str]) -> Json:
-    """A question out of its words; what was piped in stands between blank lines."""
-    if field.shape.or_list and len(texts) > 1:
-        return list(texts)
+    # Pictures may be judged without a text.
+    if not words and asks and "images" not in arguments and stdin.is_fed():
+        words = ["-"]
+    # @name alone is a file, a sentence that begins with @ is not.
+    texts = [stdin.text_of(w).rstrip() if re.fullmatch(r"-|@\S*", w) else w for w in words]
+    if not texts:
+        return
     text = texts[0]
-    if not text.strip() and field.shape.kind == "string" and len(texts) == 1:
-        raise UsageError(f"{field.name} must not be blank")
-    for number, piece in enumerate(texts[1:], 1):
+    for number, piece in enumerate(texts[1:], 1):  # what was piped in stands between blank lines
         text += ("\n\n" if "-" in words[number - 1 : number + 1] else " ") + piece
-    return read_argument(field, text) if field.shape.kind == "any" else text
-
-
-def _take_files(order: ParsedCommand, names: Sequence[str], stdin: Stdin) -> None:
-    """The files to be indexed, each under its name."""
-    texts = {
-        "standard input" if name == "-" else name: stdin.text()
-        if name == "-"
-        else text_in_file(name, name)
-        for name in names
-    }
-    order.arguments.setdefault("source", "text")
-    order.arguments["items"] = [{"key": name, "text": text} for name, text in texts.items()]
+    if not text.strip() and (field.shape.kind == "string" or words == ["-"]):
+        raise UsageError(f"{field.name} is missing" if words == ["-"] else f"{field.name} is blank")
+    many = field.shape.or_list and len(texts) > 1
+    arguments[field.name] = texts if many else text
+    if field.shape.kind == "any":
+        arguments[field.name] = read_argument(field, text)
 
 
 def _typed_questions(order: ParsedCommand) -> dict[str, Json]:
     """The questions of --questions, --yes-no, --choice and --score together."""
     questions = dict(order.arguments.get("questions", {}))
-    for text in order.options.get("yes_no", []):
-        name, named, instructions = text.partition("=")
-        plain = not named or " " in name  # an equals sign inside a question
-        question = {"type": "noul", "instructions": text if plain else instructions}
-        questions[one_line(text, MAX_QUESTION_NAME_CHARS) if plain else name] = question
-    for kind in ("choice", "score"):
-        for text in order.options.get(kind, []):
-            name, named, listed = text.partition("=")
-            parts = [part.strip() for part in listed.split(",") if part.strip()]
-            if not named or len(parts) < 2:
-                raise UsageError(
-                    f"{order.typed[kind]} must be NAME=ONE,TWO,..., not {cut(text, 60)}"
-                )
+    typed = (
+        (kind, text)
+        for kind in ("yes_no", "choice", "score")
+        for text in order.options.get(kind, ())
+    )
+    for kind, text in typed:
+        name, named, rest = text.partition("=")
+        parts = [part.strip() for part in rest.split(",") if part.strip()]
+        if kind == "yes_no":
+            plain = not named or " " in name  # an equals sign inside a question
+            name = one_line(text, MAX_QUESTION_NAME_CHARS) if plain else name
+            questions[name] = {"type": "noul", "instructions": text if plain else rest}
+        elif len(parts) < 2:
+            raise UsageError(f"{order.typed[kind]} must be NAME=ONE,TWO,..., not {cut(text, 60)}")
+        else:
             criteria: Json = dict.fromkeys(parts) if kind == "choice" else parts
-            questions[name] = {"type": kind, "criteria": criteria}
-            questions[name].update({"instructions": name} if " " in name else {})
+            about = {"instructions": name} if " " in name else {}
+            questions[name] = {"type": kind, "criteria": criteria, **about}
     return {"questions": questions} if questions else {}
 
 
 def words_of(declared: Tool, arguments: Mapping[str, Json]) -> list[str]:
     """The command line that means these arguments; the inverse of `read_words`."""
-    places, flags, at_once = [declared.word], list[str](), dict[str, Json]()
+    places, flags, rest = [declared.word], list[str](), dict[str, Json]()
     placed = [field.name for field in _places_of(declared, arguments.get("action"))]
-    in_order = True  # a word without a flag must not follow one that is missing
     for field in fields_of(arguments_of(declared)):
         value = arguments.get(field.name)
-        words = _places_for(value) if field.name in placed and in_order else []
-        places += words
-        in_order = in_order and bool(words or field.name not in placed)
-        if value is not None and not words:
-            words = _flags_for(field, value)
-            flags += words
-            at_once.update({} if words else {field.name: value})
-    flags += [f"--args-json={json_text(at_once)}"] if at_once else []
-    return places + flags
+        items = value if isinstance(value, list) else [value]
+        # A word must not look like anything else, nor follow one that is missing.
+        simple = all(str(item).lstrip()[:1] not in {"", *"-@{["} for item in items)
+        simple = simple and value is not None and (items is not value or len(items) > 1)
+        if field.name in placed and simple and not isinstance(value, dict):
+            places += map(str, items)
+            continue
+        placed = [] if field.name in placed else placed
+        words = [] if value is None else _flags_for(field, value, simple=simple)
+        flags += words
+        rest.update({field.name: value} if value is not None and not words else {})
+    return [*places, *flags, *([f"--args-json={json_text(rest)}"] if rest else [])]
 
 
-def _places_for(value: Json) -> list[str]:
-    """A value as words without a flag; none where they would not keep its meaning."""
-    words = [str(item) for item in (value if isinstance(value, list) else [value])]
-    is_lost = (
-        value is None or isinstance(value, dict) or (isinstance(value, list) and len(words) < 2)
-    )
-    return (
-        [] if is_lost or any(word.lstrip()[:1] in set("-@{[") | {""} for word in words) else words
-    )
-
-
-def _flags_for(field: Field, value: Json) -> list[str]:
+def _flags_for(field: Field, value: Json, *, simple: bool) -> list[str]:
     """A value as flags; none where only --args-json can hold it."""
     flags = flags_of(field)
-    if not flags:
-        return []
     if isinstance(value, bool):
         return [flag for flag in flags if flag.startswith("--no-") != value]
-    flag = next(flag for flag in flags if flag[2:] == field.name.replace("_", "-"))
-    if _is_list(field) and isinstance(value, list):
-        is_lost = field.shape.or_list and len(value) == 1  # it would become a text
-        return [] if is_lost else [f"{flag}={item}" for item in value]
-    if isinstance(value, (dict, list)):
-        return [f"{flag}={json_text(value)}"]
-    if field.shape.kind == "any" and value.lstrip()[:1] in {"-", "@", "{", "["}:
+    is_lost = isinstance(value, dict) or (field.shape.kind == "any" and not simple)
+    if isinstance(value, list):  # a single one of a text-or-list would become a text
+        is_lost = not _is_list(field) or (field.shape.or_list and len(value) == 1)
+    if is_lost or not flags:
         return []
-    return [f"{flag}={value}"]
+    flag = "--" + field.name.replace("_", "-")
+    return [f"{flag}={item}" for item in (value if isinstance(value, list) else [value])]
 
 
 # ---- Running
@@ -15714,7 +15640,9 @@ def command_page(command: str) -> str:
     fields = [field for field in _fields_of(command) if flags_of(field)]
     lines += ["", "flags:"] if fields else []
     for field in fields:
-        head = f"  {', '.join(flags_of(field))} {value_of(field)}"
+        value = "|".join(field.shape.choices)
+        value = value or _VALUES.get(field.name, _VALUES.get(field.shape.kind, "TEXT"))
+        head = f"  {', '.join(flags_of(field))} {value}"
         again = " (may be repeated)" if _is_list(field) else ""
         words = wrapped(f"{spoken(field_words(field))}{again}", width - 24)
         lines += [f"{head:23} {words.pop(0)}"] if len(head) < 24 else [head]

@@ -69,7 +69,7 @@ def statuses_table() -> str:
 
 def flags_table() -> str:
     rows = []
-    for field in pro.fields_of(pro.Options):
+    for field in pro.OPTIONS:
         flags = ", ".join(f"`{flag}`" for flag in pro.flags_of(field))
         rows.append((flags, ", ".join(field.arg.commands or ("all",)), field.arg.words))
     return table(("Flag", "Commands", "Meaning"), rows)

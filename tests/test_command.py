@@ -207,7 +207,7 @@ class StandardInput(unittest.TestCase):
         order = read(["ask", "what", "broke?", "-", "and why?"], b"line 1\nline 2\n")
         self.assertEqual(order.arguments["query"], "what broke?\n\nline 1\nline 2\n\nand why?")
         files = read(["embed", "index", "-"], b"a text\n").arguments
-        self.assertEqual(files["items"], [{"key": "standard input", "text": "a text"}])
+        self.assertEqual(files["items"], [{"key": "-", "text": "a text"}])
 
     def test_words_alone_never_touch_it(self) -> None:
         lines = (
