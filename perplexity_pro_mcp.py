@@ -13397,8 +13397,8 @@ class CannotWrite(Exception):  # noqa: N818 - the end of the output, not always 
         self.quiet = quiet
 
 
-class Stopped(KeyboardInterrupt):
-    """A signal other than Ctrl-C; ends the process the same way, with a status of its own."""
+class Stopped(BaseException):
+    """A signal other than Ctrl-C; ends a call the same way, and the process for good."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -14208,7 +14208,9 @@ class _Watch:
         job = order.arguments.get("job_id")
         self.shown = ""  # of the answer
         self.heard: list[str] = []
-        self.page = Markdown(screen) if _is_rendered(order, screen) else None
+        # Pipes, NO_COLOR and --plain get plain text.
+        plain = order.options.keys() & {"plain", "fence", "json"} or not screen.styled
+        self.page = None if plain else Markdown(screen)
         self._screen = screen
         self._name = f"job {job}" if job else order.declared.word
         self._latest = ""
@@ -14264,11 +14266,6 @@ class CallEnd(NamedTuple):
     signal: int = 0
 
 
-def _is_rendered(order: ParsedCommand, screen: Screen) -> bool:
-    """Whether an answer is shown as a page; pipes, NO_COLOR and --plain get its plain text."""
-    return screen.styled and order.options.keys().isdisjoint({"plain", "fence", "json"})
-
-
 def _streams(order: ParsedCommand, screen: Screen) -> bool:
     """Whether an answer is shown while it is written."""
     asks = order.declared.word == "ask" or order.arguments.get("action") == "send"
@@ -14291,7 +14288,7 @@ def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> CallEnd:
         while not running.over.wait(pause_s):
             watch.tick()
             runtime.beat()
-    except KeyboardInterrupt as stop:
+    except (KeyboardInterrupt, Stopped) as stop:
         signal = getattr(stop, "number", 2)
         if not _drained(running, runtime, screen, signal):
             call.cancel()
@@ -14317,28 +14314,23 @@ def _drained(running: Work, runtime: Runtime, screen: Screen, signal: int) -> bo
                     screen.note("Stopping. The request is paid for: its answer has 10 s to come.")
                 running.over.wait(TICK_S)
             return running.over.wait(TICK_S)
-        except KeyboardInterrupt as again:  # noqa: PERF203 - another kind is no hurry
+        except (KeyboardInterrupt, Stopped) as again:  # noqa: PERF203 - another kind is no hurry
             if getattr(again, "number", 2) == signal:
                 return False
 
 
-@contextlib.contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a call as Ctrl-C does; only the main thread can see to that."""
+def _heed_signals() -> None:
+    """Let SIGTERM and SIGHUP end a call as Ctrl-C does, unless they are ignored, as by nohup."""
     import signal
 
     def stop(number: int, _frame: object) -> NoReturn:
         raise Stopped(number)
 
-    numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
-    former = {}
-    with contextlib.suppress(ValueError):  # another thread, as in tests
-        former = {n: signal.signal(n, stop) for n in numbers if n}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number and signal.getsignal(number) == signal.SIG_DFL:
+            with contextlib.suppress(ValueError):  # not the main thread, as in tests
+                signal.signal(number, stop)
 
 
 def _interruption(order: ParsedCommand, call: Call) -> str:
@@ -14346,9 +14338,8 @@ def _interruption(order: ParsedCommand, call: Call) -> str:
     job_id = order.arguments.get("job_id", _kept_job(call))
     if job_id is not None:
         return f"Stopped waiting; job {job_id} is kept. Go on with: {_resuming(job_id, order)}"
-    if call.requests:
-        return f"Stopped. The request may have been billed: see {PROGRAM} usage."
-    return "Stopped."
+    paid = f" The request may have been billed: see {PROGRAM} usage." if call.requests else ""
+    return f"Stopped.{paid}"
 
 
 def _kept_job(call: Call) -> int | None:
@@ -14472,15 +14463,9 @@ def _print(order: ParsedCommand, ended: CallEnd, screen: Screen) -> None:
         _print_answer(order, ended, screen)
     else:
         screen.show(_body(order, outcome, screen).rstrip("\n") + "\n")
-    _print_notes(order, result, screen)
-
-
-def _print_notes(order: ParsedCommand, result: Mapping[str, Json], screen: Screen) -> None:
-    """Warnings, and the line of usage, on standard error."""
     for warning in result.get("warnings") or []:
         screen.note(f"Warning: {spoken(warning)}", "33")
-    line = cost_line(result)
-    if line and "quiet" not in order.options:
+    if (line := cost_line(result)) and "quiet" not in options:
         screen.note(line, "2")
 
 
@@ -14494,20 +14479,19 @@ def escaped_json(value: Json, indent: int | None = None) -> str:
 
 def cost_line(result: Mapping[str, Json]) -> str:
     """What ran and what it cost, for people; empty where nothing was paid."""
-    usage = result.get("usage") or (result if "cost_usd" in result else {})
-    if not usage or (usage.get("cost_usd") is None and not result.get("model")):
+    usage = result.get("usage") or result
+    if usage.get("cost_usd") is None and not (usage is not result and result.get("model")):
         return ""
-    routing = result.get("routing") or {}
-    picked = f" (picked as {routing['tier']})" if routing.get("selected_by") == "dynamic" else ""
-    depth = f" at depth {result['depth']}" if result.get("depth") else ""
+    routing, model = result.get("routing") or {}, result.get("model") or ""
+    model += f" at depth {result['depth']}" if result.get("depth") else ""
+    model += f" (picked as {routing['tier']})" if routing.get("selected_by") == "dynamic" else ""
     tokens = usage.get("total_tokens", usage.get("input_tokens"))
-    seconds = (result.get("latency_ms") or 0) / 1000
     parts = (
-        f"{result.get('model') or ''}{depth}{picked}".strip(),
+        model,
         f"{result['search_type']} search" if result.get("search_type") else "",
         "" if tokens is None else counted(tokens, "token"),
         dollars(usage.get("cost_usd")),
-        f"{seconds:.1f} s" if seconds else "",
+        f"{result['latency_ms'] / 1000:.1f} s" if result.get("latency_ms") else "",
         f"chat {result['chat_id']}" if result.get("chat_id") else "",
         f"project {result['project']}" if result.get("project") != DEFAULT_PROJECT else "",
     )
@@ -14613,16 +14597,17 @@ def _body(order: ParsedCommand, outcome: Outcome, screen: Screen) -> str:
 
 def decisions_table(answers: Mapping[str, Mapping[str, Json]], screen: Screen) -> str:
     """The answers to typed questions: name, type, answer, how likely it is."""
-    rows: list[list[Json]] = []
+    rows = []
     for name, found in answers.items():
-        answer, sure = found["choice"], found["confidence"]
-        if found["type"] == "noul":
+        kind, sure = found["type"], found["confidence"]
+        answer = found["choice"] if kind == "choice" else f"{found['score'] or 0:.2f}"
+        if kind == "noul":
             answer, sure = "yes" if found["noul"] >= 0.5 else "no", found["noul"]
-        elif found["type"] == "score":
-            answer, sure = f"{found['score']:.2f}", None
-        rows.append([name, found["type"], answer, None if sure is None else f"{sure:.3f}"])
-    if screen.terminal:
-        rows = [[r[0], r[2], f"{r[3]} for yes" if r[1] == "noul" else r[3]] for r in rows]
+        odds = "" if sure is None or kind == "score" else f"{sure:.3f}"
+        if screen.terminal:
+            rows.append([name, answer, f"{odds} for yes" if kind == "noul" else odds])
+        else:
+            rows.append([name, kind, answer, odds])
     return table_text(("question", "answer", "probability"), rows, screen)
 
 
@@ -14817,7 +14802,8 @@ def run_words(declared: Tool, words: Sequence[str], scene: Context) -> int:
             _refuse_target(order.options[option])
     for sentence in settings.warnings:
         screen.note(f"Warning: {sentence}")
-    with contextlib.closing(Runtime(settings)) as runtime, _stopped_by_signals():
+    _heed_signals()
+    with contextlib.closing(Runtime(settings)) as runtime:
         runtime.store.makes = "dry_run" not in order.options
         return run_order(order, runtime, screen)
 
@@ -14835,19 +14821,14 @@ def run_order(order: ParsedCommand, runtime: Runtime, screen: Screen) -> int:
         plan: RequestPlan = rehearsed.args[0]
         streams = plan.stream and (_streams(order, screen) or screen.watched)
         screen.data(json_text({**plan.body, **({"stream": True} if streams else {})}) + "\n")
-        most = usd_text(documented_estimate(plan))
+        # By what is written in this file alone: neither the ledger nor the live list is asked.
+        is_named = plan.preset is None and plan.model not in {None, Settings().model}
+        most = plan.estimate_nano
+        if most is None:
+            most = model_estimate(None, plan.body) if is_named else estimated(None, "", plan)
         screen.note(f"Not sent: POST {runtime.settings.base_url}{plan.path}")
-        screen.note(f"It may cost up to {dollars(most)}, by documented prices.")
+        screen.note(f"It may cost up to {dollars(usd_text(most))}, by documented prices.")
         return 0
-
-
-def documented_estimate(plan: RequestPlan) -> int:
-    """The most that a request may cost, by what is written in this file alone."""
-    if plan.estimate_nano is not None:
-        return plan.estimate_nano
-    if plan.preset is None and plan.model not in {None, Settings().model}:
-        return model_estimate(None, plan.body)
-    return estimated(None, "", plan)
 
 
 def _find_newest(order: ParsedCommand, runtime: Runtime, screen: Screen) -> None:
@@ -14896,61 +14877,55 @@ def _save_charts(order: ParsedCommand, runtime: Runtime, screen: Screen) -> int:
     return 0
 
 
-class _Conversation:
-    """A chat at a prompt: each line is a message, or a word with a slash before it."""
-
-    def __init__(self, runtime: Runtime, screen: Screen, *, newest: bool) -> None:
-        self._runtime, self._screen = runtime, screen
-        self._where = ["-c"] if newest else []
-        self._model: list[str] = []
-        self._pages: list[str] = []
-
-    def take(self, line: str) -> None:
-        """Do what a line says."""
-        command, _, rest = line.partition(" ")
-        if command == "/new":
-            self._where, self._pages = [], []
-        elif command == "/model":
-            self._model = [f"--model={rest}"] if rest else []
-        elif command == "/save" and rest:
-            _save(rest, "\n".join(self._pages), self._screen)
-        elif line.startswith("/"):
-            self._screen.note("There are /model ID, /new and /save FILE; Ctrl-D ends.")
-        elif line:
-            self._send(line)
-
-    def _send(self, line: str) -> None:
-        words = ["send", *self._where, *self._model, "--", line]
-        order = read_words(TOOLS[f"{PREFIX}chat"], words, Stdin())
-        order = _for_a_shell(self._runtime.settings, order)[1]
-        _find_newest(order, self._runtime, self._screen)
-        ended = _ended(order, self._runtime, self._screen)
-        _reported(order, ended, self._screen)
-        result = ended.outcome.structured
-        self._where = [f"--chat-id={result['chat_id']}"] if result.get("chat_id") else self._where
-        self._pages += [report_page(order, result)] if result.get("answer") else []
-
-
 def _converse(words: Sequence[str], scene: Context) -> int:
-    """A prompt for a conversation, until the end of the input."""
+    """A prompt for a conversation, until the end of the input: a message a line, or a word with a
+    slash before it.
+    """
     settings, screen = scene
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - gives the prompt its history and keys
-    screen.note("A message a line. /model ID, /new, /save FILE; Ctrl-D ends.")
-    with contextlib.closing(Runtime(settings)) as runtime, _stopped_by_signals():
-        conversation = _Conversation(runtime, screen, newest=bool(words))
+    known = "/model ID, /new, /save FILE; Ctrl-D ends."
+    screen.note(f"A message a line. {known}")
+    _heed_signals()
+    where, model, pages = ["-c"] if words else [], list[str](), list[str]()
+    with contextlib.closing(Runtime(settings)) as runtime:
         while True:
             try:
-                conversation.take(input("> ").strip())
+                line = input("> ").strip()
+                command, _, rest = line.partition(" ")
+                if command == "/new":
+                    where, pages = [], []
+                elif command == "/model":
+                    model = [f"--model={rest}"] if rest else []
+                elif command == "/save" and rest:
+                    _save(rest, "\n".join(pages), screen)
+                elif line.startswith("/"):
+                    screen.note(f"There are {known}")
+                elif line:
+                    words = ["send", *where, *model, "--", line]
+                    result, page = _message_sent(words, runtime, screen)
+                    chat_id = result.get("chat_id")
+                    where, pages = [f"--chat-id={chat_id}"] if chat_id else where, [*pages, page]
             except EOFError:  # noqa: PERF203 - the loop waits for a person
                 screen.note("")
                 return 0
             except (UsageError, CannotWrite) as error:
                 screen.note(f"{error}.")
-            except KeyboardInterrupt as stop:
-                if isinstance(stop, Stopped):
-                    raise
+            except KeyboardInterrupt:
                 screen.note("")
+
+
+def _message_sent(
+    words: Sequence[str], runtime: Runtime, screen: Screen
+) -> tuple[dict[str, Json], str]:
+    """Send a message of a conversation; its result, and its answer as a page."""
+    order = read_words(TOOLS[f"{PREFIX}chat"], words, Stdin())
+    order = _for_a_shell(runtime.settings, order)[1]
+    _find_newest(order, runtime, screen)
+    ended = _ended(order, runtime, screen)
+    _reported(order, ended, screen)
+    result = ended.outcome.structured
+    return result, report_page(order, result) if result.get("answer") else ""
 
 
 # ---- Perplexity Computer
@@ -15784,7 +15759,7 @@ def command_line(words: Sequence[str], settings: Settings, screen: Screen) -> in
     except ToolError as error:
         screen.note(f"{named}: {spoken(error.message)}")
         return _STATUS_OF.get(error.kind, 1)
-    except KeyboardInterrupt as stop:
+    except (KeyboardInterrupt, Stopped) as stop:
         return 128 + getattr(stop, "number", 2)
     except Exception as error:  # noqa: BLE001 - a person is told in a line, not in a traceback
         screen.note(f"{PROGRAM}: something unexpected went wrong: {place_of(error)}.")
