@@ -46,6 +46,7 @@ Contents (search for `# ==== ` to walk through them; a chapter uses only earlier
   16. Computer bridge    Perplexity Computer: signing in, its tools, files to it and from it
   17. Clients            configuration snippets, edits and links for MCP clients
   18. Command line       the same tools for a terminal
+  19. The llm model      a model for the `llm` program, over the same tools
   20. Main               which of the two this process is
 """
 
@@ -882,6 +883,7 @@ class Settings(NamedTuple):
     caps: tuple[tuple[str, int], ...] = ()  # day, month or call, and nano-USD
     confirm_nano: int | None = None
     tools: str = "all"
+    project: str = DEFAULT_PROJECT
     computer: bool = True
     computer_url: str = DEFAULT_COMPUTER_URL
     computer_client_id: str | None = None
@@ -1085,6 +1087,7 @@ _OWN_ROWS: tuple[tuple[Any, ...], ...] = (  # each name begins with PERPLEXITY_
     ("BUDGET_MONTHLY_USD", "month", _usd, "Most to spend in a UTC month"),
     ("BUDGET_CALL_USD", "call", _usd, "Most one call may be expected to cost"),
     ("CONFIRM_USD", "confirm_nano", _usd, "Ask the user before a call that may cost more"),
+    ("PROJECT", "project", str, "Project of the calls that the llm model makes"),
     ("TOOLS", "tools", str, "Tools to offer: names or core, -name to leave out"),
     ("WAIT_SECONDS", "wait_s", _range(0.1, MAX_WAIT_S), "Longest wait of one call, then a job"),
     ("AGENT_WAIT_SECONDS", "", None, "The same, as other programs call it"),
@@ -15803,6 +15806,202 @@ def _dispatched(words: Sequence[str], scene: Context) -> int | str:
     if rest and not COMMANDS[word].synopsis:
         raise UsageError(usage_line(word))
     return COMMANDS[word].run(rest, scene)
+
+
+# ==== 19. The llm model ===========================================================================
+# A model for the `llm` program, which finds it by an entry point and is the only one to import llm.
+# It is one more face of the tools: the arguments, checks, requests, ledger and caps are theirs.
+# Touches standard error through chapter 18; one thread for each prompt carries the call.
+
+LLM_MODEL, LLM_ALIASES = "perplexity-pro", ("pplx", "perplexity-agent")
+LLM_OPTIONS = (
+    *("preset", "model", "search", "recency", "domains", "country", "max_output_tokens"),
+    *("timeout", "spotlight"),
+)
+_LLM_METADATA = "perplexity"  # under which the newest llm keeps our response ids with its turns
+_LLM_TICK_S = 0.05
+
+
+def _llm_turns(prompt: Any, conversation: Any) -> tuple[str | None, list[Json]]:
+    """The response that a prompt goes on from, and all turns with its own, from old or new llm."""
+    turns, previous = list[Json](), None
+    if hasattr(prompt, "messages"):
+        for message in prompt.messages:
+            parts = [part for part in message.parts if getattr(part, "text", "")]
+            if message.role in {"user", "assistant"} and parts:
+                turns.append(message_item(message.role, "".join(part.text for part in parts)))
+            for part in parts if message.role == "assistant" else []:
+                kept = object_in(part.provider_metadata or {}, _LLM_METADATA)
+                previous = text_in(kept, "response_id")
+        return previous, turns
+    for response in conversation.responses if conversation else []:
+        turns.append(message_item("user", response.prompt.prompt))
+        turns.append(message_item("assistant", response.text()))
+        previous = text_in(getattr(response, "response_json", None) or {}, "response_id")
+    return previous, [*turns, message_item("user", prompt.prompt)]
+
+
+def _llm_tool(preset: Json, previous: str | None, turns: list[Json]) -> Tool:
+    """What answers a prompt: ask in its conversation, or research for presets that take minutes."""
+    if preset in RESEARCH_ONLY_DEPTHS:
+        return TOOLS[f"{PREFIX}research"]._replace(name="llm")
+
+    def do_llm(call: Call, args: AskArgs) -> AskResult:
+        def answered(start: str | None) -> tuple[Routing, ParsedReply]:
+            given: Json = args.query if start or len(turns) == 1 else turns
+
+            def plan_of(routing: Routing) -> RequestPlan:
+                body = agent_body(args, routing.model, given, previous=start)
+                return run_plan(call, args, routing, args.query, body)
+
+            routing, plan = planned(call, args, args.query, plan_of)
+            return routing, paid_post(call, plan, args.project)
+
+        try:
+            routing, reply = answered(previous)
+        except ToolError as error:
+            if not previous or error.status not in {400, 404}:
+                raise
+            routing, reply = answered(None)  # it has expired; the refusal was not billed
+        return AskResult(answer_json=None, **run_values(call, args, routing, reply))
+
+    return TOOLS[f"{PREFIX}ask"]._replace(name="llm", handler=do_llm)
+
+
+def _llm_pieces(
+    declared: Tool, arguments: dict[str, Json], key: str | None, streams: bool
+) -> Iterator[Any]:
+    """The answer piece by piece, then the result as a dict; llm's own error where there is none."""
+    import queue
+
+    import llm
+
+    settings = settings_now()
+    runtime = Runtime(settings._replace(key=key or settings.key, max_result_chars=sys.maxsize))
+    screen, pieces = own_screen(settings), queue.SimpleQueue[str]()
+    call = Call(runtime, declared, screen.note, patient=True)
+    call.deadline = time.monotonic() + float(arguments.pop("timeout", None) or MAX_WAIT_S)
+    call.hear = pieces.put if streams else None
+    running = Work("llm", lambda: run_tool(call, {"project": settings.project, **arguments}))
+    try:
+        while not (running.over.is_set() and pieces.empty()):
+            with contextlib.suppress(queue.Empty):
+                yield pieces.get(timeout=_LLM_TICK_S)
+            runtime.beat()
+        outcome = running.result()
+        call.delivered()
+    except (KeyboardInterrupt, GeneratorExit):
+        call.cancel()
+        if runtime.busy():
+            screen.note("Stopping. The request is paid for: its answer has 10 s to come.")
+        runtime.settle(EXIT_GRACE_S)
+        for job_id in (request.job_id for request in call.requests if request.over.is_set()):
+            screen.note(f"Its answer is kept: perplexity-pro jobs result {job_id}")
+        raise
+    finally:
+        runtime.close()
+    if outcome.kind:
+        hint = " Or: llm keys set perplexity" if outcome.kind == "authentication" else ""
+        raise llm.ModelError(re.sub("^depth", "preset", outcome.bare) + hint)
+    yield outcome.structured
+
+
+def _llm_answer(prompt: Any, streams: bool, response: Any, talk: Any, key: Any) -> Iterator[Any]:
+    """What llm shows of one prompt; usage, model, sources and cost go into its log."""
+    options = {name: value for name, value in prompt.options if value is not None}
+    fences = str(options.pop("spotlight", "")).lower() in {"true", "1", "yes", "on"}
+    preset, domains = options.pop("preset", None), options.get("domains")
+    if isinstance(domains, str):
+        options["domains"] = [name.strip() for name in domains.split(",")]
+    arguments = {"query": prompt.prompt, "instructions": prompt.system, "depth": preset, **options}
+    declared = _llm_tool(preset, *_llm_turns(prompt, talk))
+    if declared.handler is do_research:
+        arguments["wait_seconds"] = options.get("timeout", MAX_WAIT_S)
+    elif prompt.schema:
+        arguments["json_schema"] = prompt.schema
+    shown, result = "", dict[str, Json]()
+    for piece in _llm_pieces(declared, arguments, key, streams and not (fences or prompt.schema)):
+        if isinstance(piece, str):
+            shown += piece
+            yield piece
+        else:
+            result = piece
+    answer, usage = str(result["answer"] or result["message"]), result["usage"] or {}
+    lines = [
+        f"- {mark} [{one['title'] or one['url']}](<{one['url']}>)"
+        for mark, one in marked_sources(result)
+    ]
+    sources = "\n".join(["", "", "Sources:", "", *lines]) if lines and not prompt.schema else ""
+    if fences:
+        yield fenced(answer + sources)
+    else:  # an end that differs from what was streamed is shown whole
+        yield (
+            answer.removeprefix(shown) + sources
+            if answer.startswith(shown)
+            else f"\n\n{answer}{sources}"
+        )
+    told = ("response_id", "model", "status", "warnings", "sources", "usage")
+    response.response_json = {name: result.get(name) for name in told}
+    response.set_usage(input=usage.get("input_tokens"), output=usage.get("output_tokens"))
+    if hasattr(prompt, "messages") and result["response_id"]:
+        from llm.parts import StreamEvent
+
+        kept = {_LLM_METADATA: {"response_id": result["response_id"]}}
+        yield StreamEvent(type="text", chunk="", provider_metadata=kept)
+
+
+def _llm_plugin() -> Any:
+    """What llm registers: the model, plain and asynchronous."""
+    import asyncio
+    import types
+
+    import llm
+
+    # Options are checked where the arguments of tools are, in the same words.
+    fields = dict.fromkeys(LLM_OPTIONS)
+    options = type(
+        "Options", (llm.Options,), {"__annotations__": dict.fromkeys(fields, Any), **fields}
+    )
+
+    def get_key(model: Any, explicit_key: str | None = None) -> Any:
+        try:
+            return super(type(model), model).get_key(explicit_key)
+        except llm.NeedsKeyException:
+            return None  # then the key is looked for where the server finds it
+
+    def execute(_model: Any, *given: Any, **named: Any) -> Iterator[Any]:
+        return _llm_answer(*given, *named.values())
+
+    async def execute_async(model: Any, *given: Any, **named: Any) -> Any:
+        pieces = execute(model, *given, **named)
+        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            yield piece
+
+    common = {
+        "model_id": LLM_MODEL,
+        "needs_key": "perplexity",
+        "key_env_var": KEY_VARIABLE,
+        "can_stream": True,
+        "supports_schema": True,
+        "Options": options,
+        "get_key": get_key,
+    }
+    plain = type("PerplexityPro", (llm.KeyModel,), {**common, "execute": execute})
+    waited = type("AsyncPerplexityPro", (llm.AsyncKeyModel,), {**common, "execute": execute_async})
+
+    def register_models(register: Callable[..., None]) -> None:
+        register(plain(), waited(), aliases=LLM_ALIASES)
+
+    plugin: Any = types.ModuleType("perplexity_pro")
+    plugin.register_models = llm.hookimpl(register_models)
+    return plugin
+
+
+def __getattr__(name: str) -> Any:
+    """`llm_plugin`, made when llm asks for it: nothing else may need llm."""
+    if name == "llm_plugin":
+        return _llm_plugin()
+    raise AttributeError(name)
 
 
 # ==== 20. Main ====================================================================================

@@ -1,0 +1,227 @@
+"""The model for the `llm` program, with a stand-in for what it takes from that program."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+from typing import Any, cast
+from unittest import mock
+
+from fake_perplexity import Answer, FakePerplexity
+from support import IMPORT, WAIT_S, pro
+
+
+class NeedsKey(Exception):  # noqa: N818 - the name is llm's
+    pass
+
+
+class Model(Exception):  # noqa: N818 - as above
+    pass
+
+
+class KeyModel:
+    stored: str | None = None
+
+    def get_key(self, explicit: str | None = None) -> str:
+        if explicit or self.stored:
+            return explicit or self.stored or ""
+        raise NeedsKey
+
+
+class Options:
+    def __init__(self, **given: Any) -> None:
+        self._given = {**dict.fromkeys(type(self).__annotations__), **given}
+
+    def __iter__(self) -> Any:
+        return iter(self._given.items())
+
+
+class Log(types.SimpleNamespace):
+    """A response of llm: what it logs."""
+
+    def set_usage(self, **usage: Any) -> None:
+        self.usage = usage
+
+
+def stand_in() -> types.ModuleType:
+    """What the model takes from llm, in the shape of its oldest supported release."""
+    module: Any = types.ModuleType("llm")
+    module.KeyModel, module.AsyncKeyModel, module.Options = KeyModel, KeyModel, Options
+    module.NeedsKeyException, module.ModelError = NeedsKey, Model
+    module.hookimpl = lambda function: function
+    return cast("types.ModuleType", module)
+
+
+class LlmModel(unittest.TestCase):
+    def setUp(self) -> None:
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self.folder = stack.enter_context(tempfile.TemporaryDirectory())
+        self.fake = stack.enter_context(FakePerplexity())
+        environ = {
+            "PERPLEXITY_API_KEY": self.fake.key,
+            "PERPLEXITY_BASE_URL": self.fake.url,
+            "PERPLEXITY_DATA_DIR": self.folder,
+            "PERPLEXITY_PROJECT": "notes",
+        }
+        stack.enter_context(mock.patch.dict(os.environ, environ))
+        stack.enter_context(mock.patch.dict(sys.modules, {"llm": stand_in()}))
+        self.errors = stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        found: list[Any] = []
+        pro.llm_plugin.register_models(lambda *models, aliases: found.extend([*models, aliases]))
+        self.model, self.waited, self.aliases = found
+        self.log = Log()
+
+    def prompt(self, text: str = "What is new?", **values: Any) -> Any:
+        options = self.model.Options(**values.pop("options", {}))
+        usual = {"prompt": text, "system": "", "schema": None, "options": options}
+        return types.SimpleNamespace(**{**usual, **values})
+
+    def answer(self, prompt: Any, talk: Any = None, key: str | None = None) -> str:
+        return "".join(self.model.execute(prompt, True, self.log, talk, key))
+
+    def bodies(self) -> list[Any]:
+        return [seen.body for seen in self.fake.calls("POST", "/v1/agent")]
+
+    def events(self) -> list[Any]:
+        with contextlib.closing(sqlite3.connect(f"{self.folder}/perplexity.db")) as db:
+            sql = "SELECT tool, project_name, status FROM usage_events ORDER BY id"
+            return db.execute(sql).fetchall()
+
+    def test_an_answer_streams_with_its_sources_and_goes_into_log_and_ledger(self) -> None:
+        text = self.answer(self.prompt(options={"preset": "low", "domains": "a.org, b.org"}))
+        self.assertIn("](<https://", text)
+        self.assertTrue(self.bodies()[0]["stream"])
+        self.assertEqual(self.bodies()[0]["preset"], "low")
+        self.assertEqual(self.log.response_json["usage"]["cost_source"], "reported")
+        self.assertTrue(self.log.response_json["model"])
+        self.assertGreater(self.log.usage["input"], 0)
+        self.assertEqual(self.events(), [("llm", "notes", "ok")])
+        self.assertIn("pplx", self.aliases)
+
+    def test_a_conversation_goes_on_by_its_response_and_whole_where_that_has_expired(self) -> None:
+        first = self.answer(self.prompt("one"))
+        said = types.SimpleNamespace(
+            prompt=self.prompt("one"), text=lambda: first, response_json=self.log.response_json
+        )
+        talk = types.SimpleNamespace(responses=[said])
+        self.answer(self.prompt("two"), talk)
+        self.assertEqual(
+            self.bodies()[1]["previous_response_id"], said.response_json["response_id"]
+        )
+        self.assertEqual(self.bodies()[1]["input"], "two")
+        self.fake.script("POST /v1/agent", Answer(404, {"error": {"message": "gone"}}))
+        self.answer(self.prompt("three"), talk)
+        self.assertEqual(
+            [turn["role"] for turn in self.bodies()[3]["input"]], ["user", "assistant", "user"]
+        )
+        self.assertNotIn("previous_response_id", self.bodies()[3])
+
+    def test_newer_releases_hand_the_history_over_with_the_prompt(self) -> None:
+        def message(role: str, text: str, kept: Any = None) -> Any:
+            part = types.SimpleNamespace(text=text, provider_metadata=kept)
+            return types.SimpleNamespace(role=role, parts=[part])
+
+        event = types.ModuleType("llm.parts")
+        event.StreamEvent = lambda **values: values["chunk"]  # type: ignore[attr-defined]
+        kept = {"perplexity": {"response_id": "resp_before"}}
+        history = [message("user", "one"), message("assistant", "1", kept), message("user", "two")]
+        self.fake.script("POST /v1/agent", Answer(404, {"error": {"message": "gone"}}))
+        with mock.patch.dict(sys.modules, {"llm.parts": event}):
+            self.answer(self.prompt("two", messages=history))
+        self.assertEqual(self.bodies()[0]["previous_response_id"], "resp_before")
+        self.assertEqual(
+            [turn["content"] for turn in self.bodies()[1]["input"]], ["one", "1", "two"]
+        )
+
+    def test_a_schema_gives_json_alone_and_spotlight_fences(self) -> None:
+        schema = {"type": "object", "properties": {"year": {"type": "integer"}}}
+        self.assertEqual(self.answer(self.prompt(schema=schema)), '{"year": 42}')
+        fenced = self.answer(self.prompt(options={"spotlight": "true"}))
+        self.assertIn("untrusted-web-content-", fenced.splitlines()[0])
+
+    def test_a_preset_that_takes_minutes_runs_in_the_background_and_tells_how_far_it_is(
+        self,
+    ) -> None:
+        with mock.patch.object(pro, "POLL_FIRST_S", 0.01):
+            text = self.answer(self.prompt(options={"preset": "high"}))
+        self.assertTrue(self.bodies()[0]["background"])
+        self.assertTrue(text.strip())
+        self.assertIn("pages read", self.errors.getvalue())
+        self.assertEqual(self.events(), [("llm", "notes", "ok")])
+
+    def test_the_asynchronous_model_answers_alike(self) -> None:
+        async def pieces() -> str:
+            run = self.waited.execute(self.prompt(), False, self.log, None, None)
+            return "".join([piece async for piece in run])
+
+        self.assertIn("](<https://", asyncio.run(pieces()))
+
+    def test_what_cannot_be_done_is_one_sentence(self) -> None:
+        cases: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+            ("recency: must be one of", {"recency": "decade"}, {}),
+            ("preset: must be one of", {"preset": "lw"}, {}),
+            ("max_output_tokens: must be", {"max_output_tokens": "many"}, {}),
+            ("PERPLEXITY_BUDGET_DAILY_USD", {}, {"PERPLEXITY_BUDGET_DAILY_USD": "0"}),
+            ("llm keys set perplexity", {}, {"PERPLEXITY_API_KEY": ""}),
+        ]
+        for words, options, environ in cases:
+            with self.subTest(words=words), mock.patch.dict(os.environ, environ):
+                with self.assertRaises(Model) as caught:
+                    self.answer(self.prompt(options=options))
+                self.assertIn(words, str(caught.exception))
+                self.assertNotIn("\n", str(caught.exception))
+        self.assertEqual(self.bodies(), [])
+
+    def test_a_key_of_llm_comes_first_and_a_refused_one_is_said(self) -> None:
+        self.assertIsNone(self.model.get_key())
+        with self.assertRaises(Model) as caught:
+            self.answer(self.prompt(), key="pplx-another-key-0000000000000000")
+        self.assertIn("key", str(caught.exception))
+
+    def test_who_stops_listening_to_a_paid_answer_finds_it_as_a_job(self) -> None:
+        gate = self.fake.hold("POST /v1/agent")
+        pieces = self.model.execute(self.prompt(), True, self.log, None, None)
+        screen = Interrupting(pro.Screen(sys.stdout, sys.stderr, pro.settings_now()), gate)
+        with (
+            mock.patch.object(pro, "own_screen", lambda _settings: screen),
+            mock.patch.object(pro.Runtime, "beat", lambda _: self.interrupt()),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            next(pieces)
+        self.assertEqual(self.events(), [("llm", "notes", "ok")])
+        self.assertIn("perplexity-pro jobs result", self.errors.getvalue())
+
+    def interrupt(self) -> None:
+        self.fake.wait_for("POST /v1/agent", 1)
+        raise KeyboardInterrupt
+
+
+class Interrupting:
+    """A screen that lets the held request go once the user was told that it is waited for."""
+
+    def __init__(self, screen: Any, gate: Any) -> None:
+        self._screen, self._gate = screen, gate
+
+    def note(self, text: str) -> None:
+        self._screen.note(text)
+        self._gate.set()
+
+
+class Imports(unittest.TestCase):
+    def test_neither_the_module_nor_the_server_imports_llm(self) -> None:
+        code = f"{IMPORT}import sys; sys.exit('llm' in sys.modules or hasattr(pro, 'no_such_name'))"
+        done = subprocess.run([sys.executable, "-c", code], timeout=WAIT_S, check=False)
+        self.assertEqual(done.returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
