@@ -15928,7 +15928,7 @@ def _llm_answer(prompt: Any, streams: bool, response: Any, talk: Any, key: Any) 
             result = piece
     answer, usage = str(result["answer"] or result["message"]), result["usage"] or {}
     lines = [
-        f"- {mark} [{one['title'] or one['url']}](<{one['url']}>)"
+        f"- {f'{mark} ' * bool(mark)}[{one['title'] or one['url']}](<{one['url']}>)"
         for mark, one in marked_sources(result)
     ]
     sources = "\n".join(["", "", "Sources:", "", *lines]) if lines and not prompt.schema else ""

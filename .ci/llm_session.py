@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-RELEASES = ("llm==0.23", "llm")  # schemas came with 0.23
+# Schemas came with 0.23, which counts on httpx coming along with something else.
+RELEASES = {"llm==0.23": ["httpx"], "llm": list[str]()}
 MODEL = "perplexity-pro"
 SCHEMA = {"type": "object", "properties": {"year": {"type": "integer"}}, "required": ["year"]}
 ASYNC = f"""
@@ -90,10 +91,19 @@ class Session:
         return entry
 
 
-def installed(folder: Path, release: str) -> bool:
+def installed(folder: Path, release: str, beside: list[str]) -> bool:
     """Whether the release and this project are there now; if not, one line says why."""
     venv.create(folder, with_pip=True)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", release, str(ROOT)]
+    pip = [
+        str(folder / "bin" / "python"),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        release,
+        *beside,
+        str(ROOT),
+    ]
     done = subprocess.run(pip, capture_output=True, text=True, timeout=400, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
@@ -106,7 +116,7 @@ def talk(session: Session, key: str) -> None:
     session.refuses("no key", session.run("-m", MODEL, "hi"), "key")
     session.run("keys", "set", "perplexity", "--value", key)
     first = session.answers("a question", session.run("-m", MODEL, "What is new in Python?"))
-    session.check("sources are Markdown links", "](http" in first, first)
+    session.check("sources are Markdown links", "](<http" in first, first)
     entry = session.logged()
     said = json.loads(json.dumps(entry["response_json"]))
     session.check(
@@ -134,7 +144,7 @@ def talk(session: Session, key: str) -> None:
     capped = session.run("-m", MODEL, "x", PERPLEXITY_BUDGET_DAILY_USD="0")
     session.refuses("a cap", capped, "PERPLEXITY_BUDGET_DAILY_USD")
     nobody = session.run("-m", MODEL, "x", PERPLEXITY_BASE_URL="http://127.0.0.1:9")
-    session.refuses("no network", nobody, "network")
+    session.refuses("no network", nobody, "connection")
     wrong = session.run("-m", MODEL, "--key", "pplx-wrong-key-0000000000", "x")
     session.refuses("a wrong key", wrong, "key")
 
@@ -142,9 +152,9 @@ def talk(session: Session, key: str) -> None:
 def main() -> None:
     failures = 0
     key = os.environ["PERPLEXITY_API_KEY"]
-    for release in RELEASES:
+    for release, beside in RELEASES.items():
         with tempfile.TemporaryDirectory() as name:
-            if installed(Path(name), release):
+            if installed(Path(name), release, beside):
                 session = Session(Path(name), release)
                 talk(session, key)
                 failures += session.failures
