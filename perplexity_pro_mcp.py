@@ -6659,7 +6659,8 @@ class PaidRequest:
 
     def drop(self) -> None:
         """Let the job go if nobody needs it: everybody who waited has the answer."""
-        failed_unsent = isinstance(self.error, ToolError) and not self.error.sent
+        refused = isinstance(self.error, ToolError) and not self.error.sent
+        failed_unsent = refused and not (self.reply and self.reply.value)
         kept = self.kept and not (self.plan.background and failed_unsent)
         if self.job_id and self._opened and not (self.callers or kept):
             self.kept, job = True, self.job()
@@ -7349,11 +7350,11 @@ def priced(call: Call, plan: RequestPlan, project: str) -> RequestPlan:
     price = next((m.pricing for m in models if m.id == plan.model), None)
     if not models and plan.model == call.settings.model:
         return plan  # the documented estimate is made for it
-    body, least = plan.body, 0
-    if len(known) >= ENOUGH_HISTORY and "max_output_tokens" not in body:
-        least, body = int(max(known) * HISTORY_MARGIN), {"input": body["input"]}
-        body["max_output_tokens"] = 1
-    most = max(least, model_estimate(price, body, plan.earlier))
+    most = model_estimate(price, plan.body, plan.earlier)
+    if len(known) >= ENOUGH_HISTORY and "max_output_tokens" not in plan.body:
+        alone = {"input": plan.body["input"], "max_output_tokens": 1}
+        dearest = max(max(known), model_estimate(price, alone, plan.earlier))
+        most = int(dearest * HISTORY_MARGIN)
     return plan._replace(estimate_nano=most)
 
 
@@ -8487,6 +8488,13 @@ def _thread_of(call: Call, args: ChatArgs, project: str) -> _Thread:
         previous = None if args.replay else last_response_id(db, row.id)
         if previous is not None:
             return _Thread(row.id, "chained", previous, message)
+        if not args.replay:
+            raise ToolError(
+                "invalid_request",
+                f"The last answer of chat {row.id} has no response id to continue from.",
+                todo="Send the same message with replay true, which resends and bills the stored "
+                "history.",
+            )
         turns = [message_item(m.role, m.content) for m in read_messages(db, row.id)[0]]
     size = sum(len(turn["content"]) for turn in turns)
     if size > REPLAY_WARN_CHARS:
