@@ -3784,9 +3784,13 @@ class Store:
                 db.close()
                 self._known = None
             raise _trouble(path, "locked")
-        except (OSError, ValueError, ToolError, sqlite3.OperationalError):
-            # In a folder where nothing can be written, what is there can still be read.
-            if not _log_of(path).exists():
+        except (OSError, ValueError, ToolError, sqlite3.OperationalError) as error:
+            # In a folder where nothing can be written, what is there can still be read; not so
+            # where somebody is writing it.
+            is_locked = (
+                _reason_of(error) == "locked" or getattr(error, "kind", "") == "storage_busy"
+            )
+            if not is_locked and not _log_of(path).exists():
                 with contextlib.suppress(OSError, ValueError, sqlite3.Error, ToolError):
                     with _onlooker(path, 0) as db:
                         ready = _standing(db, path) == _READY

@@ -937,6 +937,17 @@ class Costs(unittest.TestCase):
                 "[budget_exceeded]", owner.refused("decide", state="x", questions=many(2))
             )
 
+    def test_a_call_cap_and_a_confirmation_look_at_all_parts_before_the_first(self) -> None:
+        with desk(PERPLEXITY_BUDGET_CALL_USD="0.002") as owner:
+            text = owner.refused("decide", state="x", questions=many(1024))
+            self.assertIn("[budget_exceeded] This call may cost up to 0.0039", text)
+            self.assertEqual(owner.fake.requests, [])
+        with desk(PERPLEXITY_CONFIRM_USD="0") as owner:
+            text = owner.refused("decide", state="x", questions=many(300), model="nova")
+            self.assertIn("[confirmation_required]", text)
+            self.assertIn("the price of nova is not known", text)
+            self.assertEqual(owner.fake.requests, [])
+
     def test_two_equal_calls_are_two_events_even_under_one_request_id(self) -> None:
         with desk() as owner:
             answer = Answer(200, TICKET_REPLY, (("x-request-id", "the-same"),))
@@ -1196,6 +1207,15 @@ class Fitting(unittest.TestCase):
         self.assertEqual(len(jobs), 1)
         self.assertEqual(kept["usage"]["cost_usd"], result["cost_usd"])
         self.assertEqual(kept["answers_total"], 300)
+
+    def test_the_rest_of_many_answers_comes_back_as_answers(self) -> None:
+        with desk() as owner:
+            first = owner.ok("decide", state="x", questions=many(300))
+            shown = len(first["answers"])
+            self.assertLess(shown, 300)
+            rest = owner.ok("jobs", action="result", job_id=first["job_id"], offset=shown)
+        together = [*first["answers"], *rest["answers"]]
+        self.assertEqual(together, list(many(300)))
 
     def test_a_long_answer_loses_its_distribution_here_but_not_in_the_job(self) -> None:
         options = {f"option number {n}": None for n in range(255)}

@@ -787,6 +787,50 @@ class Budgets(EmbedTest):
             self.assertEqual(self.outcome(capped, **given).kind, kind)
             self.assertEqual(len(self.bodies()), int(kind is None))
 
+    def test_caps_and_the_question_are_about_all_batches_and_come_before_the_first(self) -> None:
+        texts = items_of(*[(f"k{n}", f"{n} " * 2000) for n in range(60)])
+        given = {"action": "index", "source": "text", "items": texts, "limit": 2048}
+        for limits, kind in (
+            ({"caps": (("call", 1_000_000),)}, "budget_exceeded"),
+            ({"confirm_nano": 1_000_000}, "confirmation_required"),
+        ):
+            outcome = self.outcome(self.new_runtime(**limits), **given)
+            self.assertEqual(outcome.kind, kind, outcome.text)
+            self.assertEqual(self.bodies(), [])
+        asked: list[int | None] = []
+
+        def agrees(_question: str, cost_nano: int | None) -> bool:
+            asked.append(cost_nano)
+            return True
+
+        call = self.call(self.new_runtime(confirm_nano=1_000_000))
+        call.ask_user = agrees
+        self.assertIsNone(pro.run_tool(call, given).kind)
+        self.assertGreater(len(self.bodies()), 1)
+        self.assertEqual(len(asked), 1)
+        billed = sum(cost for _, cost, _ in self.events())
+        self.assertGreaterEqual(asked[0] or 0, billed)
+
+    def test_half_a_character_is_refused_and_not_billed(self) -> None:
+        for entry in (("a", "a\ud800b"), ("\ud800", "text")):
+            outcome = self.outcome(action="index", source="text", items=items_of(entry))
+            self.assertEqual(outcome.kind, "invalid_request")
+        self.assertEqual(self.bodies(), [])
+
+    def test_an_index_whose_project_is_deleted_on_the_way_keeps_only_the_spend(self) -> None:
+        self.index(("a", "b"), project="gone")
+        gate = self.fake.hold(ROUTE)
+        given = {"project": "gone"}
+        with self.in_background(lambda: self.index(("c", "d"), **given)) as ended:
+            self.fake.wait_for(ROUTE, 2)
+            with self.runtime.store.writing() as db:
+                pro.delete_project(db, "gone")
+            gate.set()
+        self.assertEqual((ended[0]["embedded_chunks"], ended[0]["remaining"]), (0, 0))
+        self.assertEqual(self.chunks(), [])
+        self.assertEqual(self.rows("SELECT name FROM projects WHERE name = 'gone'"), [])
+        self.assertEqual(self.events("status, project_name"), [("ok", "gone")] * 2)
+
 
 class Turns(EmbedTest):
     def test_two_calls_on_one_project_wait_for_each_other(self) -> None:

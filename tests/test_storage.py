@@ -20,6 +20,7 @@ from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from fake_perplexity import FakePerplexity
 from support import IMPORT, ROOT, WAIT_S, WithFolder, pro
 
 if TYPE_CHECKING:
@@ -361,6 +362,10 @@ class OtherFiles(WithFolder):
             self.store.close()
             self.sql(f"DROP TABLE {table}")
             self.assert_kept("damaged")
+            with FakePerplexity() as fake:
+                call = self.call("search", key=fake.key, base_url=fake.url)
+                self.assertEqual(pro.run_tool(call, {"query": "q"}).kind, "internal_error")
+                self.assertEqual(fake.requests, [])  # nothing that nobody could count
 
     def test_a_file_whose_triggers_are_gone_is_refused_since_caps_rest_on_them(self) -> None:
         self.project()
