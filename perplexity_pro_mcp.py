@@ -15167,8 +15167,9 @@ def _launch_now(stored: str | None) -> Launch:
         python = getattr(sys, "_base_executable", python) if cached else python
         if not own.stem.isidentifier():
             return Launch(python, ("-I", str(own)), stored)
-        # As a module its bytecode is kept, and -I keeps the working folder off the path.
-        code = f"import sys; sys.path.insert(0, {str(own.parent)!r}); import {own.stem} as p"
+        # As a module its bytecode is kept; -I keeps the working folder off the path, and its own
+        # folder comes last, so that nothing there stands in for the standard library.
+        code = f"import sys; sys.path.append({str(own.parent)!r}); import {own.stem} as p"
         return Launch(python, ("-I", "-c", f"{code}; sys.exit(p.main())"), stored)
     runner = "uvx" if cached else "pipx" if "pipx" in parts and "venvs" not in parts else ""
     found = shutil.which(runner or NAME)

@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ class RawTerminal(io.BytesIO):
         return True
 
 
+ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 FOREIGN = '{\n  "mcpServers": {\n    "other": {"command": "x", "env": {"A": "b"}}\n  }\n}\n'
 
 
@@ -485,21 +487,25 @@ class Launching(unittest.TestCase):
             return pro.own_launch(pro.Settings())
 
     def test_what_is_written_starts_the_server_and_runs_nothing_of_the_working_folder(self) -> None:
-        launch = self.launch()
-        self.assertTrue(os.access(launch.command, os.X_OK))
-        with tempfile.TemporaryDirectory() as folder:
-            for name in ("json", "datetime", "secrets", "random", "sqlite3"):
-                Path(folder, f"{name}.py").write_text("raise SystemExit(name_of_the_trap)", "utf-8")
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as beside:
+            own = Path(beside, "perplexity_pro_mcp.py")
+            shutil.copy(ROOT / own.name, own)
+            for name in ("json", "datetime", "secrets", "random", "sqlite3", "hashlib"):
+                for trap in (Path(folder, f"{name}.py"), Path(beside, f"{name}.py")):
+                    trap.write_text("raise SystemExit('trapped')", "utf-8")
+            launch = self.launch(__file__=str(own))
+            self.assertTrue(os.access(launch.command, os.X_OK))
             done = subprocess.run(
                 [launch.command, *launch.args],
                 cwd=folder,
-                env={**os.environ, "HOME": folder, "PYTHONPATH": folder},
+                env={**ENVIRON, "HOME": folder, "PYTHONPATH": folder},
                 input=self.HELLO,
                 capture_output=True,
                 text=True,
                 timeout=WAIT_S,
                 check=False,
             )
+            self.assertTrue(list(Path(beside, "__pycache__").glob("perplexity_pro_mcp.*.pyc")))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(json.loads(done.stdout)["result"]["serverInfo"]["name"], pro.NAME)
 
