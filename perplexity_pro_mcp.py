@@ -1945,10 +1945,10 @@ def store_key(settings: Settings, key: str) -> Path:
     return path
 
 
-def clear_key(settings: Settings) -> bool:
-    """Remove the stored key; whether there was one."""
-    path = data_folder(settings) / STORED_KEY
-    there = path.exists()
+def remove_own(settings: Settings, name: str) -> bool:
+    """Remove a file of the data folder; whether there was one."""
+    path = own_path(settings, name)
+    there = os.path.lexists(path)
     path.unlink(missing_ok=True)
     return there
 
@@ -2013,10 +2013,8 @@ _OUTSIDE = "is not below the folder in PERPLEXITY_FILES_DIR"
 _HIDDEN = "is hidden: files and folders whose names begin with a dot are never read"
 # Without O_NONBLOCK, opening a pipe waits for its writer; without O_NOCTTY, a terminal that is
 # opened becomes this process's own.
-_READ_FLAGS = os.O_RDONLY | sum(
-    getattr(os, name, 0)
-    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
-)
+_READ_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_READ_FLAGS |= getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def _folder_of(name: str) -> tuple[Path, Path]:
@@ -2600,7 +2598,8 @@ def ready_to_send() -> None:
         import urllib.error
         import urllib.request
 
-        _ = (decimal, email, http, random, socket, ssl, urllib)
+        _ = (decimal.Decimal, email.utils, http.client, random.random, socket.socket, ssl.SSLError)
+        _ = (urllib.error.URLError, urllib.request.Request)
     except ImportError:
         raise ToolError(
             "internal_error",
@@ -11982,7 +11981,7 @@ def logout(settings: Settings) -> str:
     with _locked(settings):
         for name in (_SIGN_IN, _LIST, _LOCK):
             with contextlib.suppress(OSError):
-                own_path(settings, name).unlink()
+                remove_own(settings, name)
     if made is None:
         return "Nobody is signed in to Perplexity Computer."
     try:
@@ -15117,7 +15116,7 @@ def run_key(words: Sequence[str], scene: Context) -> int:
     if action not in {"set", "status", "clear"} or len(words) > 1:
         raise UsageError(f"{usage_line('key')}{_meant(action, ('set', 'status', 'clear'))}")
     if action == "clear":
-        gone = clear_key(settings)
+        gone = remove_own(settings, STORED_KEY)
         screen.note("The stored key is removed." if gone else "There is no stored key.")
         return 0
     if action == "status":
