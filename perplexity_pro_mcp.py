@@ -206,6 +206,7 @@ MAX_TITLE_CHARS = 120
 MAX_PROJECT_CHARS = 64
 MAX_MODEL_CHARS = 200
 MAX_GROUPS = 200
+MAX_LISTED = 100
 REPLAY_WARN_CHARS = 100_000
 DEFAULT_PROJECT = "default"
 
@@ -636,22 +637,19 @@ def flaw_in(value: Json) -> str:
     return ""
 
 
-def jsonable(value: Json) -> Json:
+def jsonable(value: Json, inside: bool = False) -> Json:
     """Records and tuples as objects and lists, numbers that JSON lacks as null.
 
-    An entry of a list does without the keys that a record need not have and that hold nothing.
+    Inside a list, a record does without the keys that it need not have and that hold nothing.
     """
     if hasattr(value, "_asdict"):
-        return {name: jsonable(item) for name, item in value._asdict().items()}
+        usual = getattr(value, "_field_defaults", {}) if inside else {}
+        entries = value._asdict().items()
+        return {n: jsonable(v, inside) for n, v in entries if v is not None or n not in usual}
     if isinstance(value, dict):
-        return {str(name): jsonable(item) for name, item in value.items()}
+        return {str(name): jsonable(item, inside) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [
-            {n: jsonable(v) for n, v in item._asdict().items() if v is not None or n not in usual}
-            if (usual := getattr(item, "_field_defaults", None)) is not None
-            else jsonable(item)
-            for item in value
-        ]
+        return [jsonable(item, True) for item in value]
     if isinstance(value, float) and value - value != 0:  # infinite or not a number
         return None
     return value
@@ -4163,10 +4161,10 @@ class Message(NamedTuple):
     role: str
     content: str
     created_at: str
-    response_id: str | None
-    model: str | None
-    preset: str | None
-    sources: list[Json]
+    response_id: str | None = None
+    model: str | None = None
+    preset: str | None = None
+    sources: list[Json] = []  # noqa: RUF012 - never changed
 
 
 class Turn(NamedTuple):
@@ -5400,11 +5398,11 @@ def read_search(body: Json) -> tuple[list[Hit], list[str]]:
 class Pricing(NamedTuple):
     """Prices as the API reports them; null where it reports none."""
 
-    input: float | None
-    output: float | None
-    cache_read: float | None
-    cache_write: float | None
-    unit: str | None
+    input: float | None = None
+    output: float | None = None
+    cache_read: float | None = None
+    cache_write: float | None = None
+    unit: str | None = None
 
 
 class Model(NamedTuple):
@@ -6675,7 +6673,9 @@ def job_of(job: JobRow, kept: StoredAnswer, usage: Usage, model: str | None) -> 
     job = job._replace(
         status=kept.status,
         model=model or job.model,
-        sources_json=json_text(jsonable(kept.sources), ascii_only=True) if kept.sources else None,
+        sources_json=json_text([s._asdict() for s in kept.sources], ascii_only=True)
+        if kept.sources
+        else None,
     )
     if kept.status not in TERMINAL_STATUSES:
         return job
@@ -7356,7 +7356,7 @@ def priced(call: Call, plan: RequestPlan, project: str) -> RequestPlan:
     most = model_estimate(price, plan.body, plan.earlier)
     if len(known) >= ENOUGH_HISTORY and "max_output_tokens" not in plan.body:
         alone = {"input": plan.body["input"], "max_output_tokens": 1}
-        dearest = max(max(known), model_estimate(price, alone, plan.earlier))
+        dearest = max(*known, model_estimate(price, alone, plan.earlier))
         most = int(dearest * HISTORY_MARGIN)
     return plan._replace(estimate_nano=most)
 
@@ -7783,6 +7783,11 @@ def again(name: str, args: Any, offset: int) -> str:
     return call_text(name, **{**given, "offset": offset})
 
 
+def counted(count: int | None, noun: str) -> str:
+    """A number of things, in the singular or plural."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def tabulated(rows: Sequence[Sequence[Json]]) -> str:
     """Rows of a small plain table."""
     return "\n".join(" | ".join("-" if cell is None else str(cell) for cell in row) for row in rows)
@@ -8099,6 +8104,7 @@ def planned(
     """
     routing = routing_of(call.settings, args)
     plans = [plan_of(routing)]  # which refuses bad arguments
+    note_new_project(call, args.project)
     is_open = routing.mode == "dynamic" and routing.selected_by == "default"
     if not is_open or call.rehearses:
         plan = plans[0] if call.rehearses else priced(call, plans[0], args.project)
@@ -8377,7 +8383,7 @@ class ChatResult(NamedTuple):
     answer: Annotated[str | None, "send: the answer"] = None
     warnings: Annotated[list[str], "Things worth knowing about this result"] = []  # noqa: RUF012
     citations: Annotated[list[Citation] | None, "send: each marker with its source"] = None
-    sources: Annotated[list[Source] | None, "send: pages the run found or fetched"] = None
+    sources: Annotated[list[Source] | None, "send: pages the run found or fetched"] = []  # noqa: RUF012
     chat_id: Annotated[int | None, "The chat; null for list and an unsaved first send"] = None
     chat: Annotated[Chat | None, "That chat's record"] = None
     continuation: Annotated[str | None, "send: new, chained or replay"] = None
@@ -8404,31 +8410,36 @@ class ChatResult(NamedTuple):
 
     def text(self) -> str:
         """The action's result in words."""
-        notes = warning_lines(self.warnings)
+        notes, name = warning_lines(self.warnings), f"chat {self.chat_id}"
+        name += f" ({self.chat.title})" if self.chat else ""
         if self.action == "delete":
-            return f"{notes}Deleted chat {self.chat_id} and its {self.messages_removed} messages."
+            return f"{notes}Deleted {name} and its {self.messages_removed} messages."
         if self.action == "list":
-            rows = [
-                (c.id, one_line(c.title, 60), c.message_count, c.updated_at)
-                for c in self.chats or []
-            ]
-            table = tabulated([("id", "title", "messages", "updated"), *rows])
-            return f"{self.chats_total} chats in project {self.project}.\n{notes}{table}"
+            head = ("id", "title", "messages", "created", "updated")
+            table = tabulated([head, *(tuple(chat) for chat in self.chats or [])])
+            return f"{counted(self.chats_total, 'chat')} in project {self.project}.\n{notes}{table}"
         if self.action == "read":
-            turns = "\n\n".join(f"[{m.id}] {m.role}: {m.content}" for m in self.messages or [])
-            shown = f"{len(self.messages or [])} of {self.messages_total} messages"
-            return f"Chat {self.chat_id}, {shown}.\n{notes}{fenced(turns)}"
-        chat = f"Chat {self.chat_id} ({self.continuation})." if self.chat_id else "Not saved."
-        return run_text(self) + (f" {chat}" if self.status != "in_progress" else "")
+            turns = [
+                f"[{m.id}] {m.role}, {m.created_at}: {m.content}"
+                + (f"\n\n{source_lines(m.sources)}" if m.sources else "")
+                for m in self.messages or []
+            ]
+            shown = f"{len(turns)} of {counted(self.messages_total, 'message')}"
+            return (
+                f"{name.capitalize()}, {shown}.\n{notes}{fenced(f'{chr(10)}{chr(10)}'.join(turns))}"
+            )
+        kept = f"{name.capitalize()}: {self.continuation}." if self.chat_id else "Not saved."
+        return f"{run_text(self)}\n{kept}"
 
 
 class _Thread(NamedTuple):
-    """Where a message goes: the chat, how it continues, and what is sent."""
+    """Where a message goes: the chat, how it continues, what is sent, what is kept besides."""
 
     chat_id: int | None
     continuation: str
     previous: str | None
     input: str | list[dict[str, Json]]
+    earlier: str = ""
 
 
 @tool(
@@ -8446,63 +8457,58 @@ class _Thread(NamedTuple):
         {"action": "send", "chat_id": 1, "message": "Which colour was it?"},
         {"action": "read", "chat_id": 1, "limit": 10},
     ),
+    needs={
+        "send": ("message", "title or chat_id"),
+        "read": ("chat_id",),
+        "delete": ("chat_id",),
+    },
 )
 def do_chat(call: Call, args: ChatArgs) -> ChatResult:
     """Send, list, read or delete."""
-    project = args.project
-    if args.action != "send" and args.message is not None:
-        raise invalid("message", f"belongs to send, not to {args.action}.")
-    if args.action in {"read", "delete"} and args.chat_id is None:
-        raise invalid("chat_id", f"is required to {args.action} a chat.")
+    elsewhere = {"action", "chat_id", "limit", "before_id", "offset", "confirm", "project"}
+    for name, usual in args._field_defaults.items():
+        if args.action != "send" and name not in elsewhere and getattr(args, name) != usual:
+            hint = "; before_id pages back" if name in {"before", "after"} else ""
+            raise invalid(name, f"belongs to send, not to {args.action}{hint}.")
     actions = {"send": _send, "list": _list_chats, "read": _read_chat, "delete": _delete_chat}
-    return actions[args.action](call, args, project)
+    return actions[args.action](call, args, args.project)
 
 
-def _no_chat(number: int | None, project: str) -> ToolError:
-    return ToolError(
-        "not_found",
-        f"There is no chat {number} in project {project!r}; perplexity_chat list shows them.",
-    )
-
-
-def _found_chat(db: sqlite3.Connection, number: int | None, project: str) -> Chat:
-    owner = project_id(db, project)
-    row = stored_chat(db, owner, number) if owner is not None and number is not None else None
-    if row is None:
-        raise _no_chat(number, project)
-    return row
+def _found_chat(db: sqlite3.Connection, number: int, project: str) -> Chat:
+    chat = stored_chat(db, known_project(db, project), number)
+    if chat is None:
+        text = f"There is no chat {number} in project {project!r}; perplexity_chat list shows them."
+        raise ToolError("not_found", text)
+    return chat
 
 
 def _thread_of(call: Call, args: ChatArgs, project: str) -> _Thread:
     """How a message continues: a new chat, the last response, or the whole history again."""
     message = args.message or ""
     if args.chat_id is None:
-        if args.title is None:
-            raise invalid(
-                "title", "is required to start a chat; or name a chat_id to continue one."
-            )
         if args.replay:
             raise invalid("replay", "needs the chat_id of a stored chat.")
         return _Thread(None, "new", None, message)
-    if args.title is not None:
-        raise invalid("title", "belongs to a new chat; leave it out together with chat_id.")
     with call.store.reading() as db:
-        row = _found_chat(db, args.chat_id, project)
-        previous = None if args.replay else last_response_id(db, row.id)
-        if previous is not None:
-            return _Thread(row.id, "chained", previous, message)
-        if not args.replay:
-            raise ToolError(
-                "invalid_request",
-                f"The last answer of chat {row.id} has no response id to continue from.",
-                todo="Send the same message with replay true, which resends and bills the stored "
-                "history.",
-            )
-        turns = [message_item(m.role, m.content) for m in read_messages(db, row.id)[0]]
-    size = sum(len(turn["content"]) for turn in turns)
-    if size > REPLAY_WARN_CHARS:
-        call.warn(f"Replaying {size} stored characters: every such send costs more.")
-    return _Thread(row.id, "replay", None, [*turns, message_item("user", message)])
+        chat = _found_chat(db, args.chat_id, project)
+        previous = None if args.replay else last_response_id(db, chat.id)
+        turns = [message_item(m.role, m.content) for m in read_messages(db, chat.id)[0]]
+    if args.title not in {None, chat.title.strip()}:
+        raise invalid(
+            "title", f"a chat keeps its own, {chat.title!r}; leave title out, or chat_id."
+        )
+    if previous is None and not args.replay:
+        raise invalid(
+            "chat_id",
+            f"chat {chat.id} has no stored response to continue from; send with replay true, which "
+            "sends and bills the whole history again.",
+        )
+    earlier = "\n".join(turn["content"] for turn in turns)
+    if previous is not None:
+        return _Thread(chat.id, "chained", previous, message, earlier)
+    if len(earlier) > REPLAY_WARN_CHARS:
+        call.warn(f"Replaying {len(earlier)} stored characters: every such send costs more.")
+    return _Thread(chat.id, "replay", None, [*turns, message_item("user", message)])
 
 
 def _chat_store(args: ChatArgs, thread: _Thread) -> Callable[[Any, int, ParsedReply], int | None]:
@@ -8518,7 +8524,7 @@ def _chat_store(args: ChatArgs, thread: _Thread) -> Callable[[Any, int, ParsedRe
             response_id=run.id,
             model=run.model,
             preset=args.depth,
-            sources_json=json_text(jsonable(run.sources)),
+            sources_json=json_text([source._asdict() for source in run.sources]),
         )
         return store_turn(db, owner, thread.chat_id, args.title or "", turn)
 
@@ -8526,18 +8532,17 @@ def _chat_store(args: ChatArgs, thread: _Thread) -> Callable[[Any, int, ParsedRe
 
 
 def _send(call: Call, args: ChatArgs, project: str) -> ChatResult:
-    if args.message is None:
-        raise invalid("message", "is required to send.")
-    agent_body(args, routing_of(call.settings, args).model, args.message)  # refuses bad arguments
+    message = args.message or ""
+    agent_body(args, routing_of(call.settings, args).model, message)  # refuses bad arguments
     thread = _thread_of(call, args, project)
 
     def plan_of(routing: Routing) -> RequestPlan:
         body = agent_body(args, routing.model, thread.input, previous=thread.previous)
-        plan = run_plan(call, args, routing, args.message or "", body)
-        identity = f"{args.chat_id} {args.title}"
-        return plan._replace(store=_chat_store(args, thread), identity=identity)
+        plan = run_plan(call, args, routing, message, body)
+        identity, store = f"{args.chat_id} {args.title}", _chat_store(args, thread)
+        return plan._replace(store=store, identity=identity, earlier=thread.earlier)
 
-    routing, plan = planned(call, args, args.message, plan_of)
+    routing, plan = planned(call, args, message, plan_of)
     try:
         reply = paid_post(call, plan, project, fresh=args.fresh)
     except ToolError as error:
@@ -8563,41 +8568,30 @@ def _send(call: Call, args: ChatArgs, project: str) -> ChatResult:
 
 def _stored_chat(call: Call, chat_id: int | None, project: str) -> Chat | None:
     """The chat's record after a send; its absence must not cost the answer."""
-    if chat_id is None:
-        return None
-    try:
-        with call.store.reading() as db:
-            return _found_chat(db, chat_id, project)
-    except ToolError:
-        return None
+    with contextlib.suppress(ToolError), call.store.reading() as db:
+        return None if chat_id is None else _found_chat(db, chat_id, project)
+    return None
 
 
 def _list_chats(call: Call, args: ChatArgs, project: str) -> ChatResult:
+    if (args.limit or 0) > MAX_LISTED:
+        raise invalid("limit", f"must be from 1 to {MAX_LISTED} to list chats, not {args.limit}.")
     with call.store.reading() as db:
-        limit = min(args.limit or 20, 100)
-        rows, total = list_chats(db, known_project(db, project), limit, args.offset)
-    result = ChatResult(
-        action="list",
-        chats=rows,
-        chats_total=total,
-        truncated=False,
-        project=project,
-        warnings=call.warnings,
-    )
-
-    rest = functools.partial(again, "chat", args)
-    limit = call.settings.max_result_chars
-    return fitted(result, "chats", limit, rest, at=args.offset)
+        owner = known_project(db, project)
+        rows, total = list_chats(db, owner, args.limit or 20, args.offset)
+    result = ChatResult("list", chats=rows, chats_total=total, truncated=False, project=project)
+    rest, limit = functools.partial(again, "chat", args), call.settings.max_result_chars
+    return fitted(result._replace(warnings=call.warnings), "chats", limit, rest, at=args.offset)
 
 
 def _read_chat(call: Call, args: ChatArgs, project: str) -> ChatResult:
     if args.offset and args.limit != 1:
         raise invalid("offset", "goes on inside one message: name it by before_id, with limit 1.")
     with call.store.reading() as db:
-        row = _found_chat(db, args.chat_id, project)
+        row = _found_chat(db, args.chat_id or 0, project)
         stored, total = read_messages(db, row.id, args.limit or 50, args.before_id)
         more = bool(stored) and bool(read_messages(db, row.id, 1, stored[0].id)[0])
-    messages = [m._replace(sources=list(map(stored_source, m.sources))) for m in stored]
+    messages = [m._replace(sources=cited(m.content, stored_sources(m.sources))[0]) for m in stored]
     result = ChatResult(
         action="read",
         chat_id=row.id,
@@ -8628,17 +8622,17 @@ def _read_chat(call: Call, args: ChatArgs, project: str) -> ChatResult:
     part = fitted(
         alone,
         "answer",
-        limit,
+        limit - 100,  # it is moved into its message afterwards
         lambda at: call_text("chat", **where, before_id=one.id + 1, limit=1, offset=at),
         at=args.offset,
     )
     shown = one._replace(content=part.answer or "", sources=part.sources or [])
-    return part._replace(messages=[shown], answer=None, sources=None, citations=None)
+    return part._replace(messages=[shown], answer=None, sources=[], citations=None)
 
 
 def _delete_chat(call: Call, args: ChatArgs, project: str) -> ChatResult:
     with call.store.reading() as db:
-        row = _found_chat(db, args.chat_id, project)
+        row = _found_chat(db, args.chat_id or 0, project)
     what = (
         f"Deleting chat {row.id} ({one_line(row.title, 60)}) removes its {row.message_count} "
         "messages and their vectors and cannot be undone."
@@ -8646,11 +8640,9 @@ def _delete_chat(call: Call, args: ChatArgs, project: str) -> ChatResult:
     if not call.confirmed(f"{what} Delete it?"):
         raise call.unconfirmed(what)
     with call.store.writing() as db:
-        owner = project_id(db, project)
-        removed = delete_chat(db, owner, row.id) if owner is not None else None
-    if removed is None:
-        raise _no_chat(row.id, project)
-    return ChatResult(action="delete", chat_id=row.id, messages_removed=removed, project=project)
+        _found_chat(db, row.id, project)
+        removed = delete_chat(db, known_project(db, project), row.id)
+    return ChatResult("delete", chat_id=row.id, chat=row, messages_removed=removed, project=project)
 
 
 # ---- research
@@ -8837,17 +8829,17 @@ class JobInfo(NamedTuple):
     """A job; times are UTC by this machine's clock."""
 
     job_id: int
-    response_id: str | None
-    depth: str | None
     status: str
-    query_excerpt: str
-    model: str | None
-    started_at: str
-    finished_at: str | None
-    cancel_requested_at: str | None
-    usage_recorded: bool
     tool: str
-    chat_id: int | None
+    query_excerpt: str
+    started_at: str
+    usage_recorded: bool
+    response_id: str | None = None
+    depth: str | None = None
+    model: str | None = None
+    finished_at: str | None = None
+    cancel_requested_at: str | None = None
+    chat_id: int | None = None
 
 
 class Progress(NamedTuple):
@@ -8872,7 +8864,7 @@ class JobsResult(NamedTuple):
     next_offset: Annotated[int | None, "result: pass it as offset for the next part"] = None
     answer_chars: Annotated[int | None, "result: length of the whole text"] = None
     citations: Annotated[list[Citation] | None, "result: each marker with its source"] = None
-    sources: Annotated[list[Source] | None, "result: pages the run found or fetched"] = None
+    sources: Annotated[list[Source] | None, "result: pages the run found or fetched"] = []  # noqa: RUF012
     job_id: Annotated[int | None, "The job"] = None
     status: Annotated[str | None, "Its status; cancelling right after a cancel"] = None
     job: Annotated[JobInfo | None, "Its record"] = None
@@ -8957,13 +8949,17 @@ def end_text(job: JobRow) -> str:
     return f"{text}: {reason}." if reason and reason != "cancelled" else f"{text}."
 
 
-def stored_source(entry: Mapping[str, Json]) -> Source:
-    """A source out of storage; older ones know only one id."""
-    number = count_of(entry.get("id"))
-    ids = [n for n in list_in(entry, "ids") if count_of(n) is not None]
-    ids = ids or ([] if number is None else [number])
-    url = usable_url(entry.get("url")) or ""
-    return Source(url, text_in(entry, "title"), text_in(entry, "date"), number, ids)
+def stored_sources(entries: Sequence[Mapping[str, Json]]) -> list[Source]:
+    """Sources out of storage; older ones know only one id, and addresses of any kind."""
+    sources = []
+    for entry in entries:
+        number = count_of(entry.get("id"))
+        ids = [n for n in list_in(entry, "ids") if count_of(n) is not None]
+        ids = ids or ([] if number is None else [number])
+        title = one_line(text_in(entry, "title") or "", MAX_FIELD_CHARS) or None
+        if url := usable_url(entry.get("url")):
+            sources.append(Source(url, title, text_in(entry, "date"), number, ids))
+    return sources
 
 
 def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
@@ -8976,7 +8972,7 @@ def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
         typing.cast("CostSource", job.cost_source or "none"),
     )
     text, extra = job.result_text, _kept_extra(job)
-    sources, found, orphans = cited(text or "", [stored_source(entry) for entry in job.sources])
+    sources, found, orphans = cited(text or "", stored_sources(job.sources))
     told = [warning for warning in list_in(extra, "warnings") if isinstance(warning, str)]
     result = result._replace(usage=usage, warnings=[*result.warnings, *told, *orphans])
     part, entries = _kept_entries(extra)
@@ -13829,11 +13825,6 @@ def dollars(usd: str | None) -> str:
     amount = Decimal(usd)
     places = max(2, 1 - amount.adjusted()) if 0 < amount < 1 else 2
     return re.sub(r"(\.\d\d\d*?)0+\Z", r"\1", f"${amount:.{places}f}")
-
-
-def counted(number: int, noun: str) -> str:
-    """So many of something."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def ago(text: str) -> str:

@@ -280,6 +280,131 @@ class Searches(unittest.TestCase):
         )
 
 
+class Chats(unittest.TestCase):
+    def talk(self, owner: Desk, *output: Json, title: str = "t", **more: Json) -> int:
+        owner.fake.script(ASK, run(*output, **more))
+        number: int = owner.ok("chat", action="send", title=title, message="one")["chat_id"]
+        return number
+
+    def test_a_chat_without_a_response_to_continue_is_replayed_on_request_only(self) -> None:
+        with desk() as owner:
+            number = self.talk(owner, said("hello"), id="weird id")
+            send = {"action": "send", "chat_id": number, "message": "two"}
+            text = owner.refused("chat", **send)
+            self.assertIn("send with replay true", text)
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
+            owner.ok("chat", **send, replay=True)
+            self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")[-1].body["input"]), 3)
+
+    def test_advice_on_replaying_is_for_refusals_that_name_nothing(self) -> None:
+        capped = "max_output_tokens is required when using Anthropic models"
+        refusals = [Answer(400, {"error": {"message": m}}) for m in ("invalid request", capped)]
+        with desk() as owner:
+            number = self.talk(owner, said("hello"))
+            owner.fake.script(ASK, *refusals)
+            send = {"action": "send", "chat_id": number, "message": "two"}
+            self.assertIn("replay true", owner.refused("chat", **send))
+            self.assertNotIn("replay", owner.refused("chat", **send))
+
+    def test_titles_are_trimmed_and_one_that_is_repeated_does_no_harm(self) -> None:
+        with desk() as owner:
+            first = owner.ok("chat", action="send", title="  My chat  ", message="one")
+            number = first["chat_id"]
+            self.assertEqual(owner.ok("chat", action="list")["chats"][0]["title"], "My chat")
+            send = {"action": "send", "chat_id": number, "message": "two"}
+            owner.ok("chat", **send, title="My chat")
+            self.assertIn("keeps its own", owner.refused("chat", **send, title="Other"))
+
+    def test_options_of_send_are_refused_elsewhere(self) -> None:
+        with desk() as owner:
+            number = self.talk(owner, said("hello"))
+            for more in ({"before": "2026-01-01"}, {"depth": "fast"}, {"message": "x"}):
+                (name,) = more
+                text = owner.refused("chat", action="read", chat_id=number, **more)
+                self.assertIn(f"{name}: belongs to send, not to read", text)
+            self.assertIn("title: is required", owner.refused("chat", action="send", message="x"))
+            for action in ("read", "delete"):
+                self.assertIn("chat_id: is required", owner.refused("chat", action=action))
+
+    def test_lists_name_the_call_that_goes_on_with_every_argument(self) -> None:
+        with desk() as owner:
+            for title in "abcde":
+                self.talk(owner, said("hello"), title=title)
+            seen: list[str] = []
+            call: dict[str, Json] = {"action": "list", "limit": 2}
+            while call:
+                outcome = owner.run("chat", **call)
+                seen += [chat["title"] for chat in outcome.structured["chats"]]
+                rest = [w for w in outcome.structured["warnings"] if "The rest: " in w]
+                call = json.loads(rest[0].split("perplexity_chat ")[1]) if rest else {}
+                self.assertEqual(call.get("offset"), outcome.structured["next_offset"])
+                self.assertEqual(call.get("limit", 2), 2)
+            self.assertEqual(seen, list("edcba"))
+            self.assertEqual(outcome.structured["sources"], [])
+            text = owner.refused("chat", action="list", limit=150)
+        self.assertIn("limit: must be from 1 to 100", text)
+
+    def test_a_long_message_keeps_its_sources_within_reach(self) -> None:
+        pages = [f"https://example.org/{n}/{'x' * 100}" for n in range(60)]
+        long = "Word [1]. " * 1000
+        with desk(PERPLEXITY_MAX_RESULT_CHARS="4000") as owner:
+            number = self.talk(owner, found(*pages), said(long))
+            call: dict[str, Json] = {"action": "read", "chat_id": number}
+            text, urls, first = "", set[str](), True
+            while call:
+                outcome = owner.run("chat", **call)
+                self.assertLessEqual(len(pro.json_text(outcome.structured)), 4000)
+                (message,) = outcome.structured["messages"]
+                text += message["content"]
+                urls |= {source["url"] for source in message["sources"]}
+                if first:
+                    self.assertEqual(message["sources"][0]["marker"], "[1]")
+                    self.assertIn("[1] T1 https://example.org/0", outcome.text)
+                rest = [w for w in outcome.structured["warnings"] if "The rest: " in w]
+                call = json.loads(rest[0].split("perplexity_chat ")[1]) if rest else {}
+                first = False
+            self.assertEqual((text, urls), (long, set(pages)))
+            refusal = owner.refused("chat", action="read", chat_id=number, offset=3)
+        self.assertIn("offset: goes on inside one message", refusal)
+
+    def test_reading_tells_the_title_and_the_sources_in_both_forms(self) -> None:
+        with desk() as owner:
+            number = self.talk(owner, found("https://a.example/"), said("Yes [1]."), title="Tea")
+            outcome = owner.run("chat", action="read", chat_id=number)
+        self.assertIn(f"Chat {number} (tea)".lower(), outcome.text.lower())
+        self.assertIn("[1] T1 https://a.example/", outcome.text)
+        question, answer = outcome.structured["messages"]
+        self.assertNotIn("model", question)
+        self.assertEqual(answer["sources"][0]["marker"], "[1]")
+
+    def test_an_unknown_project_is_not_found_with_the_nearest_name_and_told_when_made(self) -> None:
+        with desk() as owner:
+            paid: tuple[tuple[str, dict[str, Json]], ...] = (
+                ("ask", {"query": "q"}),
+                ("search", {"query": "q"}),
+                ("chat", {"action": "send", "title": "t", "message": "m"}),
+            )
+            for tool, call in paid:
+                outcome = owner.run(tool, project=f"work{tool}", **call)
+                self.assertIn("(new project)", outcome.text)
+                again = owner.run(tool, project=f"work{tool}", **call)
+                self.assertNotIn("(new project)", again.text)
+            reading: tuple[tuple[str, dict[str, Json]], ...] = (
+                ("chat", {"action": "list"}),
+                ("chat", {"action": "read", "chat_id": 1}),
+                ("jobs", {"action": "list"}),
+                ("projects", {"action": "budget"}),
+                ("embed", {"action": "status"}),
+            )
+            for tool, call in reading:
+                text = owner.refused(tool, project="workchats", **call)
+                self.assertIn("[not_found]", text)
+                self.assertIn("workchat", text)
+            names = [p["name"] for p in owner.ok("projects", action="list")["projects"]]
+            self.assertNotIn("workchats", names)
+            self.assertEqual(owner.ok("chat", action="list")["chats"], [])
+
+
 class Help(unittest.TestCase):
     def test_a_name_alone_is_enough(self) -> None:
         with desk() as owner:
