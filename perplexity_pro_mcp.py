@@ -2982,14 +2982,21 @@ def embeddings_usage(body: Json, model: str) -> Usage:
     )
 
 
-def cost_sum(usages: Sequence[Usage]) -> tuple[int | None, CostSource]:
-    """The exact sum of the known costs and where they came from; None where none is known."""
-    known = [usage for usage in usages if usage.cost_nano is not None]
-    if not known:
-        return None, "none"
-    sources = {usage.cost_source for usage in known}
-    total = sum(usage.cost_nano or 0 for usage in known)
-    return total, sources.pop() if len(sources) == 1 else "mixed"
+def usage_sum(usages: Sequence[Usage]) -> Usage:
+    """The exact sums of what is known, and where the costs came from; None where none is known."""
+
+    def total(name: str) -> int | None:
+        known = [getattr(usage, name) for usage in usages if getattr(usage, name) is not None]
+        return sum(known) if known else None
+
+    sources = {usage.cost_source for usage in usages if usage.cost_nano is not None}
+    return Usage(
+        input_tokens=total("input_tokens"),
+        output_tokens=total("output_tokens"),
+        total_tokens=total("total_tokens"),
+        cost_nano=total("cost_nano"),
+        cost_source=("mixed" if len(sources) > 1 else sources.pop()) if sources else "none",
+    )
 
 
 # ==== 8. Vectors ==================================================================================
@@ -9402,10 +9409,9 @@ class DecideResult(NamedTuple):
         """One line for each question, warnings, one usage line."""
         if self.job_id is not None and not self.answers:
             return "\n".join(self.warnings)
-        known = self.input_tokens is not None
-        total = (self.input_tokens or 0) + (self.output_tokens or 0) if known else None
-        source = typing.cast("CostSource", self.cost_source)
-        spend = Spend(self.input_tokens, self.output_tokens, total, self.cost_usd, source)
+        tokens, source = self.input_tokens, typing.cast("CostSource", self.cost_source)
+        total = None if tokens is None else tokens + (self.output_tokens or 0)
+        spend = Spend(tokens, self.output_tokens, total, self.cost_usd, source)
         lines = decisions_text(self.answers) or "No answers."
         return f"{lines}\n{warning_lines(self.warnings)}{spend_text(spend, self.project)}"
 
@@ -9446,25 +9452,6 @@ def _pictures(settings: Settings, given: Sequence[str], room: int) -> tuple[int,
     return tiles, urls
 
 
-def _read_reply(reply: Reply, model: str, questions: Sequence[Question]) -> ParsedReply:
-    """The answers of one part and what they cost; a reply without any is billed all the same."""
-    answered = text_in(reply.body, "model")
-    answered = one_line(answered, MAX_MODEL_CHARS) if answered else model
-    # No request id: a ledger row with an id that was seen before would count as a repetition.
-    reading = ParsedReply(DecisionReply({}, {}), decisions_usage(reply.body, answered), answered)
-    try:
-        return reading._replace(value=read_decisions(reply.body, questions))
-    except ToolError as error:
-        return reading._replace(error=error)
-
-
-def _kept_decisions(reading: ParsedReply) -> StoredAnswer:
-    """Answers as a job."""
-    found: DecisionReply = reading.value
-    extra = {"answers": found.answers, "warnings": flaw_warnings(found.flaws)}
-    return StoredAnswer("completed", decisions_text(found.answers), [], extra=extra)
-
-
 class _Part(NamedTuple):
     """The questions of one request, and the request."""
 
@@ -9494,6 +9481,15 @@ def _decide_parts(settings: Settings, args: DecideArgs) -> tuple[list[_Part], in
     weights = [checked_weight(token_estimate(text), tiles, questions_estimate(p)) for p in parts]
     price = DECIDER_PRICES.get(model)
 
+    def read(part: list[Question], reply: Reply) -> ParsedReply:
+        answered = one_line(text_in(reply.body, "model") or model, MAX_MODEL_CHARS)
+        # No request id: a ledger row with an id that was seen before would count as a repetition.
+        usage = decisions_usage(reply.body, answered)
+        try:
+            return ParsedReply(read_decisions(reply.body, part), usage, answered)
+        except ToolError as error:  # billed all the same
+            return ParsedReply(DecisionReply({}, {}), usage, answered, error=error)
+
     def plan(part: list[Question], tokens: int) -> RequestPlan:
         computed_s = decide_timeout_s(len(part), tokens, bare + media_bytes)
         most = min(2 * tokens, MAX_STATE_TOKENS)  # the estimate is never that far off
@@ -9502,8 +9498,16 @@ def _decide_parts(settings: Settings, args: DecideArgs) -> tuple[list[_Part], in
             path=DECISIONS_PATH,
             body=decisions_body(model, state, part),
             title=one_line(", ".join(question.name for question in part), 300),
-            read=lambda reply: _read_reply(reply, model, part),
-            keep=_kept_decisions,
+            read=functools.partial(read, part),
+            keep=lambda reply: StoredAnswer(
+                "completed",
+                decisions_text(reply.value.answers),
+                [],
+                extra={
+                    "answers": reply.value.answers,
+                    "warnings": flaw_warnings(reply.value.flaws),
+                },
+            ),
             model=model,
             read_timeout_s=args.timeout_ms / 1000 if args.timeout_ms else computed_s,
             estimate_nano=None if price is None else most * price,
@@ -9513,35 +9517,15 @@ def _decide_parts(settings: Settings, args: DecideArgs) -> tuple[list[_Part], in
     return planned, media_bytes if urls else None
 
 
-def _sum_of(counts: Sequence[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
-
-
-def joined_reading(replies: Sequence[ParsedReply]) -> ParsedReply:
+def _joined(replies: Sequence[ParsedReply]) -> ParsedReply:
     """The replies of all parts as one: answers in the order of the questions, exact sums."""
-    readings = _answered(replies)
-    panel = DecisionReply({}, {})
-    for reading in readings:
-        panel.answers.update(reading.value.answers)
-        for problem, names in reading.value.flaws.items():
-            panel.flaws.setdefault(problem, []).extend(names)
-    usages = [reading.usage for reading in readings]
-    nano, source = cost_sum(usages)
-    usage = Usage(
-        input_tokens=_sum_of([usage.input_tokens for usage in usages]),
-        output_tokens=_sum_of([usage.output_tokens for usage in usages]),
-        total_tokens=_sum_of([usage.total_tokens for usage in usages]),
-        cost_nano=nano,
-        cost_source=source,
-    )
-    first = readings[0] if readings else ParsedReply(panel, usage)
-    return ParsedReply(panel, usage, first.model)
-
-
-def _answered(replies: Sequence[ParsedReply]) -> list[ParsedReply]:
-    """The replies that brought answers."""
-    return [reply for reply in replies if not (reply.error or reply.late)]
+    found = DecisionReply({}, {})
+    for reply in replies:
+        found.answers.update(reply.value.answers)
+        for problem, names in reply.value.flaws.items():
+            found.flaws.setdefault(problem, []).extend(names)
+    first = replies[0] if replies else ParsedReply(None, Usage())
+    return first._replace(value=found, usage=usage_sum([reply.usage for reply in replies]))
 
 
 def _part_warnings(
@@ -9549,42 +9533,37 @@ def _part_warnings(
 ) -> list[str]:
     """Which questions have no answer because of their part, and what to do about it."""
     failed: dict[str, list[str]] = {}  # parts mostly fail for the same reason: say it once
-    late, unsent = [], []
-    for number, part in enumerate(parts):
-        reply = replies[number] if number < len(replies) else None
-        if reply is None:
-            unsent.append(part.name())
-        elif reply.error:
+    late = []
+    for part, reply in zip(parts, replies):
+        if reply.error:
             error = sharper_error(reply.error)
-            failed.setdefault(f"[{error.kind}] {error.message}", []).append(part.name())
+            why = f"no answer. [{error.kind}] {error.message}"
+            failed.setdefault(why, []).append(part.name())
         elif reply.late:
             whose = "" if len(parts) == 1 else f"{part.name()}: "
             late.append(whose + late_text(call, reply.job_id, project))
-    warnings = [f"{'; '.join(texts)}: no answer. {why}" for why, texts in failed.items()]
-    if unsent:
-        warnings.append(f"{'; '.join(unsent)}: not sent, the time was over. Ask them again.")
-    return warnings + late
-
-
-def _cost_known(reply: ParsedReply) -> bool:
-    """Whether what a part cost is known: a request that was refused is known to be free."""
-    refused = reply.error is not None and not reply.error.sent
-    return reply.usage.cost_nano is not None or refused
+    if len(replies) < len(parts):
+        unsent = "not sent, the time was over. Ask them again."
+        failed[unsent] = [part.name() for part in parts[len(replies) :]]
+    return [f"{'; '.join(names)}: {why}" for why, names in failed.items()] + late
 
 
 def _cost_warnings(replies: Sequence[ParsedReply], asked: str) -> list[str]:
     """What is not known about the cost and the model."""
-    readings = _answered(replies)
-    models = list(dict.fromkeys(reading.model or asked for reading in readings))
+    answered = [reply for reply in replies if not (reply.error or reply.late)]
+    models = list(dict.fromkeys(reply.model or asked for reply in answered))
     warnings = [f"{model} answered instead of {asked}." for model in models if model != asked]
-    priceless = [model for model in models if model not in DECIDER_PRICES]
+    priceless = ", ".join(model for model in models if model not in DECIDER_PRICES)
     if priceless:
-        names = ", ".join(priceless)
-        warnings.append(f"The price of {names} is not known here: the cost is unknown, not zero.")
-    if any(reading.usage.input_tokens is None for reading in readings):
+        warnings.append(
+            f"The price of {priceless} is not known here: the cost is unknown, not zero."
+        )
+    if any(reply.usage.input_tokens is None for reply in answered):
         warnings.append("A reply names no input tokens: its cost is unknown, not zero.")
-    known = sum(map(_cost_known, replies))
-    if known < len(replies) and any(map(_cost_known, readings)):
+    # A request that was refused is known to be free.
+    free = sum(reply.error is not None and not reply.error.sent for reply in replies)
+    known = free + sum(reply.usage.cost_nano is not None for reply in replies)
+    if free < known < len(replies):
         warnings.append(
             f"The figures are those of {known} of {len(replies)} requests: a lower bound."
         )
@@ -9620,39 +9599,34 @@ def _cost_warnings(replies: Sequence[ParsedReply], asked: str) -> list[str]:
 def do_decide(call: Call, args: DecideArgs) -> DecideResult:
     """Answer typed questions about a state."""
     parts, media_bytes = _decide_parts(call.settings, args)
-    asked = parts[0].plan.model or ""
-    began = time.monotonic()
+    asked, began = parts[0].plan.model or "", time.monotonic()
     replies = paid_posts(call, [part.plan for part in parts], args.project, MAX_PARALLEL_PARTS)
     took_ms = round(1000 * (time.monotonic() - began))
     errors = [reply.error for reply in replies if reply.error]
     if len(errors) == len(replies):
         text = "Too many requests are on their way; try again in a minute."
         raise sharper_error(errors[0]) if errors else ToolError("rate_limited", text)
-    reading = joined_reading(replies)
-    late = [reply.job_id for reply in replies if reply.late]
+    # One of the requests stands for all: its job gets the answers and the cost of every part.
+    whole = _joined([reply for reply in replies if not (reply.error or reply.late)])
     result = DecideResult(
-        answers=reading.value.answers,
-        model=reading.model or asked,
-        input_tokens=reading.usage.input_tokens,
-        output_tokens=reading.usage.output_tokens,
-        cost_usd=usd_text(reading.usage.cost_nano),
-        cost_source=reading.usage.cost_source,
+        answers=whole.value.answers,
+        model=whole.model or asked,
+        input_tokens=whole.usage.input_tokens,
+        output_tokens=whole.usage.output_tokens,
+        cost_usd=usd_text(whole.usage.cost_nano),
+        cost_source=whole.usage.cost_source,
         latency_ms=replies[0].latency_ms if len(parts) == 1 else took_ms,
         project=args.project,
         warnings=[
             *_part_warnings(call, parts, replies, args.project),
-            *flaw_warnings(reading.value.flaws),
+            *flaw_warnings(whole.value.flaws),
             *_cost_warnings(replies, asked),
             *call.warnings,
         ],
-        job_id=late[0] if late else None,
+        job_id=next((reply.job_id for reply in replies if reply.late), None),
         media_bytes=media_bytes,
     )
-    if not result.answers:
-        return result
-    # One of the requests stands for all: its job gets the answers and the cost of every part.
-    whole = reading._replace(job_id=_answered(replies)[0].job_id)
-    return fitted_paid(call, whole, result, "answers")
+    return fitted_paid(call, whole, result, "answers") if result.answers else result
 
 
 # ---- embed
@@ -9742,7 +9716,7 @@ class EmbedResult(NamedTuple):
 
     def text(self) -> str:
         """What was done or found, hits fenced, then warnings and one usage line."""
-        said = f"{_EMBED_TEXTS[self.action](self)}\n{warning_lines(self.warnings)}"
+        said = f"{_embed_text(self)}\n{warning_lines(self.warnings)}"
         if not self.requests:
             return said.rstrip("\n")
         source = typing.cast("CostSource", self.cost_source)
@@ -9753,49 +9727,35 @@ class EmbedResult(NamedTuple):
 # ---- embed: in words
 
 
-def _index_text(result: EmbedResult) -> str:
-    """What was indexed, in one sentence."""
-    return (
-        f"Indexed {result.embedded_chunks} chunks of {result.embedded_items} items "
-        f"({result.skipped_items} skipped, {result.remaining} chunks remaining) "
-        f"in {result.requests} request(s)."
-    )
-
-
-def _matches_text(result: EmbedResult) -> str:
-    """The hits, one on a line, fenced: what was stored once came from anywhere."""
-    if not result.hits:
-        return f"No hits; {result.candidates} chunks compared."
-    lines = []
-    for place, match in enumerate(result.hits, 1):
-        where = {
-            "chat": f"chat {match.chat_id}, message {match.message_id}",
-            "job": f"job {match.job_id}",
-        }.get(match.source, f'key "{one_line(match.key or "", MAX_KEY_CHARS)}"')
-        text = one_line(match.text, HIT_TEXT_CHARS)
-        lines.append(f"{place}. {match.score:.4f} {where}, chunk {match.chunk_index}: {text}")
-    return fenced("\n".join(lines))
-
-
 def _group_text(group: dict[str, Json]) -> str:
     """How many chunks a source has in a combination."""
     source, *combination, count = group.values()
     return f"{source}: {count} chunks ({combination_text(Combination(*combination))})"
 
 
-def _groups_text(result: EmbedResult) -> str:
-    """What is stored, one combination on a line, and what is not indexed yet."""
-    lines = [_group_text(group) for group in result.groups or ()] or ["Nothing is indexed."]
-    left = f"{result.unindexed_chat} chat messages, {result.unindexed_job} jobs"
-    return "\n".join([*lines, f"Not indexed: {left}."])
-
-
-_EMBED_TEXTS: dict[str, Callable[[EmbedResult], str]] = {
-    "index": _index_text,
-    "search": _matches_text,
-    "status": _groups_text,
-    "delete": lambda result: f"Removed {result.removed} chunks.",
-}
+def _embed_text(result: EmbedResult) -> str:
+    """What was done or found; hits are fenced: what was stored once came from anywhere."""
+    if result.action == "delete":
+        return f"Removed {result.removed} chunks."
+    if result.action == "index":
+        return (
+            f"Indexed {result.embedded_chunks} chunks of {result.embedded_items} items "
+            f"({result.skipped_items} skipped, {result.remaining} chunks remaining) "
+            f"in {result.requests} request(s)."
+        )
+    if result.action == "status":
+        lines = list(map(_group_text, result.groups or ())) or ["Nothing is indexed."]
+        left = f"{result.unindexed_chat} chat messages, {result.unindexed_job} jobs"
+        return "\n".join([*lines, f"Not indexed: {left}."])
+    lines = []
+    for place, match in enumerate(result.hits or (), 1):
+        where = {
+            "chat": f"chat {match.chat_id}, message {match.message_id}",
+            "job": f"job {match.job_id}",
+        }.get(match.source, f'key "{one_line(match.key or "", MAX_KEY_CHARS)}"')
+        text = one_line(match.text, HIT_TEXT_CHARS)
+        lines.append(f"{place}. {match.score:.4f} {where}, chunk {match.chunk_index}: {text}")
+    return fenced("\n".join(lines)) if lines else f"No hits; {result.candidates} chunks compared."
 
 
 # ---- embed: requests
@@ -9844,16 +9804,14 @@ def _batch_plan(batch: list[Chunk], combination: Combination, owner: str) -> Req
 
 def _spent(replies: Sequence[ParsedReply]) -> dict[str, Json]:
     """The result's keys about requests and their cost; one on its way has an unknown cost."""
-    usages = [reply.usage for reply in replies]
-    nano, source = cost_sum(usages)
-    tokens = [usage.input_tokens for usage in usages if usage.input_tokens is not None]
+    total = usage_sum([reply.usage for reply in replies])
     return {
         "latency_ms": sum(reply.latency_ms for reply in replies),
         "requests": len(replies),
-        "input_tokens": None if usages and not tokens else sum(tokens),
-        "cost_usd": usd_text(nano),
-        "cost_source": source if usages else None,
-        "calls_cost_unknown": sum(usage.cost_nano is None for usage in usages),
+        "input_tokens": total.input_tokens if replies else 0,
+        "cost_usd": usd_text(total.cost_nano),
+        "cost_source": total.cost_source if replies else None,
+        "calls_cost_unknown": sum(reply.usage.cost_nano is None for reply in replies),
     }
 
 
@@ -9864,16 +9822,13 @@ def _index_plan(
     call: Call, args: EmbedArgs, combination: Combination, source: str, texts: dict[str, str]
 ) -> IndexPlan:
     """What there is to embed, refused where the project would hold too many chunks."""
-    # A key may hold anything; the prefix keeps it apart from the references of chats and jobs.
-    found: list[tuple[str, int | None, str]] = [(f"t:{k}", None, t) for k, t in texts.items()]
-    stored: dict[str, dict[int, str]] = {}
-    count = 0
     with call.store.reading() as db:
-        number = project_id(db, args.project)
-        if number is not None:
-            found = found if source == "text" else indexable(db, number, source)
-            stored = stored_hashes(db, number, combination, source)
-            count = combination_state(db, number, combination)[0]
+        number = project_id(db, args.project) or 0
+        found = [] if source == "text" else indexable(db, number, source)
+        stored = stored_hashes(db, number, combination, source)
+        count = combination_state(db, number, combination)[0]
+    # A key may hold anything; the prefix keeps it apart from the references of chats and jobs.
+    found += [(f"t:{key}", None, text) for key, text in texts.items()]
     # What is sent and stored never holds the key, though a chat may have had it.
     key = find_key(call.settings).key
     clean = ((ref, row_id, without_key(text, key)) for ref, row_id, text in found)
@@ -9885,7 +9840,7 @@ def _index_plan(
             f"project {args.project!r}, and {MAX_STORED_CHUNKS} are allowed. Delete some first "
             "(action delete), or use another project.",
         )
-    if plan.tails and number is not None:
+    if plan.tails:
         with call.store.writing() as db:
             drop_tails(db, number, combination, plan.tails)
     return plan
@@ -9893,14 +9848,13 @@ def _index_plan(
 
 def _index_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
     """Embed and store what has no current vectors."""
-    if args.source is None:
-        raise invalid("source", "is required to index: chat, job or text.")
+    source = args.source or ""
     combination = checked_combination(args.model, args.dimensions, args.encoding)
-    texts = checked_texts(args.items) if args.source == "text" else {}
+    texts = checked_texts(args.items) if source == "text" else {}
     replies: list[ParsedReply] = []
     before = 0  # texts that were completed before the plan was made anew
     while True:
-        plan = _index_plan(call, args, combination, args.source, texts)
+        plan = _index_plan(call, args, combination, source, texts)
         started = len(replies)
         elsewhere = _send_batches(call, plan, combination, args.project, replies)
         ended = [pair for reply in replies for pair in reply.stored or ()]
@@ -9997,17 +9951,22 @@ def _after_storing(error: ToolError, replies: Sequence[ParsedReply]) -> ToolErro
 def _search_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
     """Embed the query, and compare it with what is stored in its combination."""
     combination = checked_combination(args.model, args.dimensions, args.encoding)
-    if args.query is None:
-        raise invalid("query", "is required to search: text that is not blank.")
     with call.store.reading() as db:
         number = project_id(db, args.project) or 0
         state = combination_state(db, number, combination, args.source)
         groups = [] if state[0] else chunk_groups(db, number)
     if not state[0]:
-        return _nothing_stored(args, combination, groups)
+        where = f"project {args.project!r}{f', source {args.source}' if args.source else ''}"
+        stored = one_line("; ".join(map(_group_text, groups)), 2000)
+        advice = f"Stored are {stored}: search one of these" if stored else "Nothing else is stored"
+        what = f"Nothing is stored for {combination_text(combination)} in {where}, so no request"
+        notes = [f"{what} was made. {advice}, or index first."]
+        return EmbedResult("search", args.project, notes, candidates=0, hits=[], **_spent([]))
     vectors, wanted = vectors_of(call), VectorSet(number, combination, args.source)
     vectors.prefetch(call.store, wanted, state)
-    reply = paid_post(call, _embed_plan([args.query], ["the query"], combination), args.project)
+    reply = paid_post(
+        call, _embed_plan([args.query or ""], ["the query"], combination), args.project
+    )
     # What is compared is what is stored by now; the state was the reason to go on.
     ids, found = vectors.similarities(call, wanted, reply.value[0])
     best = [(ids[row], score) for row, score in top_k(found, args.top_k, args.min_score)]
@@ -10034,22 +9993,6 @@ def _matches_of(call: Call, best: Sequence[tuple[int, float]]) -> list[Match]:
                 row["key"] = row["key"] and without_key(row["key"], key)
                 matches.append(Match(score, **row))
     return matches
-
-
-def _nothing_stored(
-    args: EmbedArgs, combination: Combination, groups: Sequence[dict[str, Json]]
-) -> EmbedResult:
-    """The result of a search without candidates: no request, but what could be searched."""
-    where = f"project {args.project!r}{f', source {args.source}' if args.source else ''}"
-    stored = one_line("; ".join(map(_group_text, groups)), 2000)
-    advice = f"Stored are {stored}: search one of these" if stored else "Nothing else is stored"
-    note = (
-        f"Nothing is stored for {combination_text(combination)} in {where}, so no request was "
-        f"made. {advice}, or index first."
-    )
-    return EmbedResult(
-        action="search", project=args.project, warnings=[note], candidates=0, hits=[], **_spent([])
-    )
 
 
 def _count_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
@@ -10101,14 +10044,6 @@ def _delete_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
     )
 
 
-_EMBED_ACTIONS: dict[str, Callable[[Call, EmbedArgs], EmbedResult]] = {
-    "index": _index_vectors,
-    "search": _search_vectors,
-    "status": _count_vectors,
-    "delete": _delete_vectors,
-}
-
-
 @tool(
     "Index saved chats, finished reports or given texts as vectors and search them by meaning.",
     "Use it to find what was said or stored, index before search; use perplexity_search for the "
@@ -10122,12 +10057,19 @@ _EMBED_ACTIONS: dict[str, Callable[[Call, EmbedArgs], EmbedResult]] = {
         {"action": "index", "source": "text", "items": [{"key": "a", "text": "Bread needs salt."}]},
         {"action": "search", "query": "how to bake bread", "top_k": 3},
     ),
+    needs={"index": ("source",), "search": ("query",)},
 )
 def do_embed(call: Call, args: EmbedArgs) -> EmbedResult:
     """Index, search, count or delete vectors."""
     if args.items and (args.action != "index" or args.source != "text"):
         raise invalid("items", "go with action index and source text only.")
-    return _EMBED_ACTIONS[args.action](call, args)
+    actions = {
+        "index": _index_vectors,
+        "search": _search_vectors,
+        "status": _count_vectors,
+        "delete": _delete_vectors,
+    }
+    return actions[args.action](call, args)
 
 
 # ---- models

@@ -522,8 +522,8 @@ class Refusals(EmbedTest):
             ({"action": "find"}, "action: must be one of index, search, status, delete"),
             ({}, "action: is required"),
             ({**text, "source": "web", "items": one}, "source: must be one of chat, job, text"),
-            ({"action": "index", "items": one}, "items: go with"),
-            ({"action": "index"}, "source: is required to index"),
+            ({"action": "index", "items": one}, "source: is required for action index"),
+            ({"action": "index"}, "source: is required for action index"),
             ({**text, "items": one, "model": "pplx-x"}, "model: must be one of"),
             ({**text, "items": one, "encoding": "float"}, "encoding: must be one of int8, binary"),
             (
