@@ -400,15 +400,6 @@ class RpcError(Exception):
         self.data = data
 
 
-class AskUser(BaseException):
-    """The call cannot go on before the user has answered; the client repeats it with the answer."""
-
-    def __init__(self, question: str, cost_nano: int | None = None) -> None:
-        super().__init__(question)
-        self.question = question
-        self.cost_nano = cost_nano
-
-
 class Cancelled(BaseException):
     """The caller no longer wants the answer. Not an Exception, so that no handler swallows it."""
 
@@ -6268,15 +6259,16 @@ class Process:
         with self._over:
             return self._over.wait_for(lambda: not self.busy(), timeout_s)
 
-    def close(self) -> None:
+    def close(self, until: float = 0.0) -> None:
         """Say of what is still on its way that nobody waits for it, and let go of the file."""
         for request in self._requests.copy():
             if not request.over.is_set():
                 self.store.write_later(request.lose)
-        with contextlib.suppress(ToolError):
-            if self.store.is_late():
-                with self.store.writing():
-                    pass
+        last = False
+        while self.store.is_late() and not last:
+            last = time.monotonic() >= until
+            with contextlib.suppress(ToolError), self.store.writing(until - time.monotonic()):
+                pass
         self.store.close()
 
     def stop_sending(self) -> None:
@@ -6344,8 +6336,8 @@ class Call:
         self.hear: Callable[[str], None] | None = None  # takes an answer piece by piece
         # Puts a form of another server before the user; returns what became of it.
         self.elicit: Callable[[dict[str, Json]], dict[str, Json]] | None = None
-        # Asks the user, if the client can: what they said, None without an answer; or AskUser.
-        self.ask_user: Callable[[str, int | None], bool | None] | None = None
+        # Asks the user, if the client can: what they said, None without an answer.
+        self.ask_user: Callable[[str], bool | None] | None = None
         self.user_said: bool | None = None
         self.agreed = False  # the arguments say that the user agrees
         self.rehearses = False  # nothing that costs is sent: Rehearsed says what would be
@@ -6382,10 +6374,10 @@ class Call:
         if sentence and sentence not in self.warnings:
             self.warnings.append(sentence)
 
-    def confirmed(self, question: str, cost_nano: int | None = None) -> bool:
+    def confirmed(self, question: str) -> bool:
         """Whether the user agrees: a form decides; an argument only where none was answered."""
         if self.ask_user is not None and self.user_said is None:
-            self.user_said = self.ask_user(question, cost_nano)
+            self.user_said = self.ask_user(question)
         return self.agreed if self.user_said is None else self.user_said
 
     def unconfirmed(self, what: str) -> ToolError:
@@ -6741,20 +6733,24 @@ def confirm_cost(call: Call, plans: Sequence[RequestPlan]) -> None:
     """Have all that a call is going to send confirmed, once, if PERPLEXITY_CONFIRM_USD wants it."""
     if call.expected_nano is not None:
         return
-    limit, tool_name = call.settings.confirm_nano, call.declared.name
-    with contextlib.ExitStack() as stack:
-        db = stack.enter_context(call.store.reading()) if limit is not None else None
-        asked = sum(estimated(db, tool_name, plan) for plan in plans)
-    call.expected_nano = asked
-    if limit is None or asked <= limit:
-        return
-    may = f"This call may cost up to {usd_text(asked)} USD"
-    if any(plan.estimate_nano is None and plan.api != "agent" for plan in plans):
-        may += f", by a guess: the price of {plans[0].model} is not known"
-    if not call.confirmed(f"{may}. Go ahead?", asked):
-        raise call.unconfirmed(
-            f"{may}, more than PERPLEXITY_CONFIRM_USD allows unasked; nothing was sent."
-        )
+    tool_name, limit = call.declared.name, call.settings.confirm_nano
+    agreed = float("inf") if limit is None else limit
+    while True:
+        with contextlib.ExitStack() as stack:
+            db = stack.enter_context(call.store.reading()) if limit is not None else None
+            asked = sum(estimated(db, tool_name, plan) for plan in plans)
+        if asked <= agreed:
+            call.expected_nano = asked
+            return
+        may = f"This call may cost up to {usd_text(asked)} USD"
+        if any(plan.estimate_nano is None and plan.api != "agent" for plan in plans):
+            may += f", by a guess: the price of {plans[0].model} is not known"
+        call.user_said = None
+        if not call.confirmed(f"{may}. Go ahead?"):
+            raise call.unconfirmed(
+                f"{may}, more than PERPLEXITY_CONFIRM_USD allows unasked; nothing was sent."
+            )
+        agreed = asked  # it may have become dearer while the user read
 
 
 def refusal_text(state: CapState, asked_nano: int) -> str:
@@ -7074,10 +7070,10 @@ class Runtime(Process):
         self._upkeep: Work | None = None
         self._kept_at = self._observed_at = time.monotonic()
 
-    def close(self) -> None:
+    def close(self, until: float = 0.0) -> None:
         """As a process, after the last look at a run."""
         self.closing.set()
-        super().close()
+        super().close(until)
 
     def upkeep_due_s(self) -> float:
         """Seconds until `beat` has something to do."""
@@ -10510,20 +10506,30 @@ def do_help(call: Call, args: HelpArgs) -> HelpResult:
 
 # ==== 15. Server ==================================================================================
 # The Model Context Protocol over two descriptors, both of its eras, decided request by request.
-# Touches standard input, the protocol's output, threads and signals; relies on chapters 1 to 5, 11
-# and 12. The main thread reads lines and answers what needs no work. Worker threads run the tools,
-# with some kept for those that stay on this machine, so that no number of slow requests delays
-# them. One writer owns the output, so that a client which does not read holds up nobody else.
+# Touches standard input, the protocol's output, threads and signals; relies on chapters 1 to 14.
+#
+# Threads: the main one waits for the end, since only there signals are handled · `reader` reads
+# lines and answers what needs no work · `call`, one for each call that runs: MAX_WORKERS of those
+# that go out and _LOCAL_WORKERS of those that stay here, so that no number of slow requests delays
+# the quick ones · `clock` looks at the time for all of them · `writer`, while the client is slow to
+# read · `last`, at the end.
+# Locks: the one of CallRegistry, then that of Wire. Nobody waits for anything while holding one.
 
 _BATCHES = "2025-03-26"  # the one version that has them
 _STRUCTURE = "2025-06-18"  # brought structured results, and questions to the user
 _VERSION_KEY = f"{META_PREFIX}protocolVersion"
 _ABILITIES_KEY = f"{META_PREFIX}clientCapabilities"
-_LOCAL_WORKERS = 8  # for tools that stay on this machine
+_LOCAL_WORKERS = 8
 _ASK_S = 60.0  # for the user's answer to a question
 _CLOSE_S = 0.5  # of the grace, for the last lines
-_SOON_S = 0.1  # at a call whose time is over and which is about to answer
 _LOOK_S = 0.01  # between looks at what is left, while the end is awaited
+_ASK_LOOK_S = 0.05  # between looks whether the user has answered
+_SOON_S = 0.1  # at a call whose time is over and which is about to answer
+_SERVER_INFO = {"name": NAME, "title": TITLE, "version": __version__, "websiteUrl": HOMEPAGE}
+_CACHE_HINTS: dict[str, Json] = {"ttlMs": LIST_TTL_MS, "cacheScope": "public"}
+_OUTSIDE_HINTS = {"ttlMs": 60_000, "cacheScope": "private"}  # for an account's own list
+_CAPABILITIES = {"tools": {"listChanged": True}}
+_NEVER = float("inf")
 
 
 def _start(name: str, work: Callable[..., None], *args: Any) -> threading.Thread:
@@ -10556,7 +10562,7 @@ class Wire:
             os.set_blocking(descriptor, True)
 
     def send(self, text: str, on_written: Callable[[], None] | None = None) -> None:
-        """Send a line of ASCII, if any; `on_written` is called once all of it is written."""
+        """Send a line of ASCII, if any; `on_written` is called once it has been written."""
         if not text:
             return
         # No key should get here; this is the belt.
@@ -10574,7 +10580,6 @@ class Wire:
             on_written()
 
     def owes(self) -> bool:
-        """Whether something waits to be written."""
         return bool(self._lines) and self._open
 
     def wait_for_room(self) -> None:
@@ -10586,13 +10591,12 @@ class Wire:
 
     def is_gone(self) -> bool:
         """Whether nobody can read what is written; Windows tells it by a write that fails."""
-        with self._changed:
-            return not self._open or self._polled(0) > 0
+        return not self._open or self._polled(0) > 0
 
     def close(self, timeout_s: float) -> None:
-        """Write what the client takes in that time, give up the rest, and write nothing more."""
+        """Write what the client takes in that time, and nothing more."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._lines or not self._open, timeout_s)
+            self._changed.wait_for(lambda: not self.owes(), timeout_s)
             self._open = False
             self._changed.notify_all()
 
@@ -10617,28 +10621,26 @@ class Wire:
 
     def _write_lines(self) -> None:
         """Write line after line until none is left; one that fails closes the wire."""
-        while rest := self._first_line():
+        while True:
+            with self._changed:
+                self._writing = self.owes()
+                if not self._writing:
+                    return
+                line, on_written = self._lines[0]
             try:
+                rest = line
                 while rest and self._open:  # unlocked: it may take as long as the client likes
                     rest = rest[os.write(self._descriptor, rest) :]
             except OSError:  # a broken pipe; Windows says it in several other ways
-                if self._open:
-                    self._on_gone()
                 self._open = False
-            on_written = None
+                self._on_gone()
             with self._changed:
                 if not rest:
-                    line, on_written = self._lines.pop(0)
                     self._waiting_bytes -= len(line)
+                    del self._lines[0]
                 self._changed.notify_all()
-            if on_written:
+            if on_written and not rest:
                 on_written()
-
-    def _first_line(self) -> memoryview | None:
-        """The line to write next; None where there is none, or the wire is closed."""
-        with self._changed:
-            self._writing = bool(self._lines) and self._open
-            return self._lines[0][0] if self._writing else None
 
 
 # ---- Frames
@@ -10655,36 +10657,9 @@ def _frame(**body: Json) -> str:
     return json_text({"jsonrpc": "2.0", **body}, ascii_only=True)
 
 
-def _result_frame(request: RpcRequest, result: dict[str, Json] | str) -> str:
-    """An answer; a result that is text is JSON already."""
-    text = result if isinstance(result, str) else json_text(result, ascii_only=True)
-    return f'{{"jsonrpc":"2.0","id":{_id_text(request.id)},"result":{text}}}'
-
-
 def _error_frame(number: Json, error: RpcError) -> str:
     data = {} if error.data is None else {"data": error.data}
     return _frame(id=number, error={"code": error.code, "message": error.message, **data})
-
-
-def _result(version: str, result: dict[str, Json]) -> dict[str, Json]:
-    """A result with what the modern era wants in every one."""
-    if version != MODERN_VERSION:
-        return result
-    meta = {**result.get("_meta", {}), f"{META_PREFIX}serverInfo": _SERVER_INFO}
-    return {"resultType": "complete", **result, "_meta": meta}
-
-
-def _tool_result(version: str, outcome: Outcome) -> dict[str, Json]:
-    """What a tool call returned; an error's structure conforms, since no schema requires a key."""
-    text = {"type": "text", "text": outcome.text}
-    result: dict[str, Json] = {"content": [text], "isError": outcome.kind is not None}
-    if version >= _STRUCTURE:
-        result["structuredContent"] = outcome.structured
-    if outcome.kind:
-        known = {"request_id": outcome.request_id} if outcome.request_id else {}
-        result["_meta"] = {"category": outcome.kind, **known}
-    # A client drops the whole frame over half a surrogate pair, and then waits for it.
-    return _result(version, scrubbed(result, None, without_surrogates))
 
 
 def _listed(declared: Tool, version: str, settings: Settings) -> dict[str, Json]:
@@ -10705,12 +10680,6 @@ def _listed(declared: Tool, version: str, settings: Settings) -> dict[str, Json]
     return {**entry, "outputSchema": output_schema(declared)} if version >= _STRUCTURE else entry
 
 
-_SERVER_INFO = {"name": NAME, "title": TITLE, "version": __version__, "websiteUrl": HOMEPAGE}
-
-
-# ---- Running calls
-
-
 class RpcRequest(NamedTuple):
     """One request whose era is decided: `version` says which forms its answer may have."""
 
@@ -10720,212 +10689,189 @@ class RpcRequest(NamedTuple):
     version: str
     reply: Callable[..., None]  # takes a frame, empty if there is none, and what Wire.send takes
 
+    def result(self, result: dict[str, Json]) -> str:
+        """The JSON of a result, with what the modern era wants in every one."""
+        if self.version == MODERN_VERSION:
+            meta = {**result.get("_meta", {}), f"{META_PREFIX}serverInfo": _SERVER_INFO}
+            result = {"resultType": "complete", **result, "_meta": meta}
+        return json_text(result, ascii_only=True)
+
+    def tool_result(self, outcome: Outcome) -> str:
+        """What a tool call returned; an error's structure conforms: no schema requires a key."""
+        text = {"type": "text", "text": outcome.text}
+        result: dict[str, Json] = {"content": [text], "isError": outcome.kind is not None}
+        if self.version >= _STRUCTURE:
+            result["structuredContent"] = outcome.structured
+        if outcome.kind:
+            known = {"request_id": outcome.request_id} if outcome.request_id else {}
+            result["_meta"] = {"category": outcome.kind, **known}
+        # A client drops the whole frame over half a surrogate pair, and then waits for it.
+        return self.result(scrubbed(result, None, without_surrogates))
+
+    def answer(self, result: str) -> str:
+        """The frame of an answer whose result is JSON already."""
+        return f'{{"jsonrpc":"2.0","id":{_id_text(self.id)},"result":{result}}}'
+
+
+# ---- Running calls
+
 
 class ServerCall(Call):
     """A tool call between its request and its answer."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        declared: Tool,
-        request: RpcRequest,
-        report: Callable[[ServerCall, str], None],
-    ) -> None:
-        token = _id_text(request.meta.get("progressToken"))
-        report_this = functools.partial(report, self)
-        super().__init__(runtime, declared, report_this if token is not None else None)
+    def __init__(self, calls: CallRegistry, declared: Tool, request: RpcRequest) -> None:
+        is_told_of = _id_text(request.meta.get("progressToken")) is not None
+        report = functools.partial(calls.report, self) if is_told_of else None
+        super().__init__(calls.runtime, declared, report)
         self.renew(request)
         self.begun = False
         self.message = "Still working"
-        self.began_at = time.monotonic()
-        self.told_at = float("-inf")
+        self._began_at = time.monotonic()
+        self._told_at = -_NEVER
 
     def renew(self, request: RpcRequest) -> None:
-        """The request that it answers, from now on with all the time there is."""
-        token = _id_text(request.meta.get("progressToken"))
+        """Answer this request from now on."""
         self.request, self.id_text = request, _id_text(request.id) or ""
-        self.is_told_of = token is not None  # 0 and "" are tokens like any other
-        if self.deadline < float("inf"):
-            self.deadline = time.monotonic() + self.settings.wait_s
+        token = request.meta.get("progressToken")
+        self.is_told_of = _id_text(token) is not None  # 0 and "" are tokens like any other
 
     def progress(self) -> str:
         """A notification; empty where the last one was just now, so that the numbers rise."""
         now = time.monotonic()
-        if now - self.told_at < PROGRESS_EVERY_S:
+        if now - self._told_at < PROGRESS_EVERY_S:
             return ""
-        self.told_at = now
+        self._told_at = now
         params = {
             "progressToken": self.request.meta["progressToken"],
-            "progress": round(now - self.began_at, 3),
+            "progress": round(now - self._began_at, 3),
             "message": one_line(self.message, 200),
         }
         return _frame(method="notifications/progress", params=params)
 
-
-def outcome_frame(running: ServerCall, outcome: Outcome) -> str:
-    """The frame that answers a call."""
-    return _result_frame(running.request, _tool_result(running.request.version, outcome))
+    def due_at(self) -> float:
+        """When the clock has to look at it."""
+        tell_at = max(self._told_at, self._began_at) + HEARTBEAT_S
+        return min(self.deadline, tell_at if self.is_told_of else _NEVER)
 
 
 class CallRegistry:
     """The calls that are owed an answer, by the text of their id, until answered or cancelled.
 
     Looking and sending happen under one lock, so that nothing is ever sent for a call which has
-    left. Sending does not wait, so the lock is never held long. One more thread, the clock, tells
-    of calls and answers those whose time is over.
+    left. Sending does not wait, so the lock is never held long.
     """
 
     def __init__(
-        self, wire: Wire, outcome_frame: Callable[[ServerCall], str], runtime: Runtime
+        self, runtime: Runtime, wire: Wire, answer_of: Callable[[ServerCall], str]
     ) -> None:
+        self.runtime = runtime
         self._wire = wire
-        self._outcome_frame = outcome_frame
+        self._answer_of = answer_of
         self._owed: dict[str, ServerCall] = {}
-        self._runtime = runtime
-        self._threads = {True: 0, False: 0}  # for the tools that go out, and for the others
-        self._changed = threading.Condition()
-        self._ending = threading.Event()  # nothing more begins
-        self._over = threading.Event()
-        self._next_look = float("inf")
-        self._clock_set = threading.Event()
+        self._free = {True: MAX_WORKERS, False: _LOCAL_WORKERS}  # by whether a tool goes out
+        self._closed = False
+        self._lock = threading.RLock()
+        self._next_look = _NEVER
+        self.wake = threading.Event()  # the clock
         _start("clock", self._watch_time)
 
-    def add(self, running: ServerCall) -> bool:
-        """Begin the call or let it wait; False where too many wait, RpcError for an id in use."""
-        goes_out = running.declared.effects.open_world
-        with self._changed:
-            if self._ending.is_set():
-                return True  # nobody waits for an answer any more
-            if running.id_text in self._owed:
-                raise RpcError(-32600, "A request with this id is still running.")
-            if len(self._waiting(goes_out)) >= MAX_QUEUED:
-                return False
-            if self._threads[goes_out] < (MAX_WORKERS if goes_out else _LOCAL_WORKERS):
-                running.begun = True
-                _start("call", self._work, running)
-                self._threads[goes_out] += 1
-            self._owed[running.id_text] = running
-        if self._due(running) < self._next_look:
-            self._clock_set.set()
-        return True
-
-    def resume(self, running: ServerCall, request: RpcRequest) -> None:
-        """Owe a call that was held its answer again, to the request that repeats it."""
-        with self._changed:
+    def add(self, running: ServerCall, request: RpcRequest) -> None:
+        """Begin the call or let it wait; owe it to another request where it has begun already."""
+        with self._lock:
+            if self._closed:
+                return  # nobody waits for an answer any more
             if _id_text(request.id) in self._owed:
                 raise RpcError(-32600, "A request with this id is still running.")
             running.renew(request)
             self._owed[running.id_text] = running
-        self._clock_set.set()
-
-    def send(self, running: ServerCall, text: str) -> None:
-        """Send a frame that belongs to a call, unless the call has left."""
-        with self._changed:
-            if self._owed.get(running.id_text) is running:  # its id may have been used again
-                self._wire.send(text)
+            self._begin(running.declared.effects.open_world)
+        if running.due_at() < self._next_look:
+            self.wake.set()
 
     def report(self, running: ServerCall, message: str) -> None:
-        """Send a call's progress now, or leave it to the ticker; only the newest message waits."""
-        with self._changed:
+        """Send a call's progress now, or leave it to the clock; only the newest message waits."""
+        with self._lock:
             running.message = message
-            self.send(running, running.progress())
-
-    def cancel(self, id_text: str) -> None:
-        """Forget a call and stop it; an unknown id means nothing."""
-        with self._changed:
-            running = self._owed.pop(id_text, None)
-        if running:
-            running.request.reply("")
-            running.cancel()
-
-    def owes(self) -> bool:
-        """Whether a call still waits for its answer."""
-        return bool(self._owed)
-
-    def drop_unpaid(self) -> None:
-        """Take no more calls, and stop those for which nothing is paid."""
-        with self._changed:
-            self._ending.set()
-            unpaid = [running for running in self._owed.values() if not running.has_paid()]
-        for running in unpaid:
-            self.cancel(running.id_text)
-
-    def close(self) -> None:
-        """Answer nothing more."""
-        self._ending.set()
-        self._over.set()
-        self._clock_set.set()
-        for id_text in list(self._owed):
-            self.cancel(id_text)
-
-    def _waiting(self, goes_out: bool) -> list[ServerCall]:
-        calls = [running for running in self._owed.values() if not running.begun]
-        return [call for call in calls if call.declared.effects.open_world == goes_out]
-
-    def _work(self, first: ServerCall) -> None:
-        """Run a call in its thread, and then those that have waited for one to end."""
-        goes_out, running = first.declared.effects.open_world, first
-        while True:
-            self.answer(running, self._outcome_frame(running))
-            with self._changed:
-                waiting = [] if self._ending.is_set() else self._waiting(goes_out)
-                if not waiting:
-                    self._threads[goes_out] -= 1
-                    self._changed.notify_all()
-                    return
-                running = waiting[0]
-                running.begun = True
+            if self._owed.get(running.id_text) is running:  # its id may have been used again
+                self._wire.send(running.progress())
 
     def answer(self, running: ServerCall, text: str) -> None:
         """Send the answer of a call, unless it has one or has left."""
-        with self._changed:
+        with self._lock:
             if self._owed.get(running.id_text) is running:
-                del self._owed[running.id_text]
                 running.request.reply(text, running.delivered)
+                del self._owed[running.id_text]
 
-    def _due(self, running: ServerCall) -> float:
-        """When a call is to be looked at next."""
-        told_at = max(running.told_at, running.began_at)
-        told_again_at = told_at + HEARTBEAT_S if running.is_told_of else float("inf")
-        return min(running.deadline, told_again_at)
+    def cancel(self, id_text: str) -> None:
+        """Forget a call and stop it; an unknown id means nothing."""
+        with self._lock:
+            running = self._owed.pop(id_text, None)
+            if running:
+                running.request.reply("")
+                running.cancel()
+
+    def owes(self) -> bool:
+        return bool(self._owed)
+
+    def drop(self, *, paid: bool) -> bool:
+        """Take no more calls, stop those for which nothing is paid, or all; whether any is left."""
+        with self._lock:
+            self._closed = True
+            for running in list(self._owed.values()):
+                if paid or not running.has_paid():
+                    self.cancel(running.id_text)
+        self.wake.set()
+        return self.owes()
+
+    def _begin(self, goes_out: bool) -> None:
+        """Start those of the calls that wait for which there is room, refuse those too many."""
+        with self._lock, contextlib.suppress(RuntimeError):  # the system allows no more threads
+            calls = [running for running in self._owed.values() if not running.begun]
+            calls = [call for call in calls if call.declared.effects.open_world == goes_out]
+            for running in calls[self._free[goes_out] + MAX_QUEUED :]:
+                running.deadline = -_NEVER
+            for running in calls[: self._free[goes_out]]:
+                _start("call", self._work, running)
+                running.begun = True
+                self._free[goes_out] -= 1
+
+    def _work(self, running: ServerCall) -> None:
+        """Run a call, in its thread."""
+        self.answer(running, self._answer_of(running))
+        goes_out = running.declared.effects.open_world
+        with self._lock:
+            self._free[goes_out] += 1
+            self._begin(goes_out)
 
     def _watch_time(self) -> None:
         """Progress, deadlines and upkeep: the only thread that looks at the clock."""
-        while not self._over.is_set():
-            with self._changed:
+        while not self._closed:
+            with self._lock:
                 owed = list(self._owed.values())
-                dues = [self._due(running) for running in owed]
-                self._next_look = min(dues, default=float("inf"))
-            left_s = min(self._next_look - time.monotonic(), self._runtime.upkeep_due_s(), 3600.0)
-            self._clock_set.wait(max(0.0, left_s))
-            self._clock_set.clear()
+                self._next_look = min((running.due_at() for running in owed), default=_NEVER)
+            left_s = min(self._next_look - time.monotonic(), self.runtime.upkeep_due_s(), 3600.0)
+            self.wake.wait(max(0.0, left_s))
+            self.wake.clear()
             for running in owed:
                 if running.remaining_s() <= 0:
-                    self._end(running)
-                elif self._due(running) <= time.monotonic():
-                    self.send(running, running.progress())
-            self._runtime.beat()
+                    self._hand_off(running)
+                elif running.due_at() <= time.monotonic():
+                    self.report(running, running.message)
+            self.runtime.beat()
 
-    def _end(self, running: ServerCall) -> None:
+    def _hand_off(self, running: ServerCall) -> None:
         """Answer a call whose time is over, unless it is about to answer by itself."""
         outcome = handed_off(running)
         if not running.begun:
-            running.cancel()
             sentence = "Too many calls are running; nothing was sent. Try again in a minute."
             outcome = failure(running.declared, ToolError("rate_limited", sentence))
         if outcome is None:
             running.deadline = time.monotonic() + _SOON_S
         else:
-            self.answer(running, outcome_frame(running, outcome))
+            self.answer(running, running.request.answer(running.request.tool_result(outcome)))
 
 
 # ---- Questions to the user
-
-
-def _takes_forms(abilities: Json) -> bool:
-    """Whether a client can put a form before its user; an empty declaration means forms."""
-    asking = abilities.get("elicitation") if isinstance(abilities, dict) else None
-    return isinstance(asking, dict) and ("form" in asking or "url" not in asking)
 
 
 def _form(question: str) -> dict[str, Json]:
@@ -10949,136 +10895,100 @@ def _call_digest(request: RpcRequest) -> str:
     """What makes two calls the same, whether or not they say that the user agrees."""
     import hashlib
 
-    arguments = {**(request.params.get("arguments") or {})}
-    arguments.pop("confirm", None)
+    arguments = {**(request.params.get("arguments") or {}), "confirm": None}
     text = json.dumps([request.params.get("name"), arguments], sort_keys=True)
     return hashlib.blake2b(text.encode("ascii"), digest_size=16).hexdigest()
 
 
-class _Question(NamedTuple):
-    """What a modern client has been told to ask its user."""
-
-    digest: str  # of the call
-    text: str
-    cost_nano: int | None
-    until: float
-
-    def covers(self, other: _Question) -> bool:
-        """Whether its answer holds for a question that is asked now, and costs no more."""
-        if self.digest != other.digest or self.until < other.until:
-            return False
-        if self.cost_nano is None or other.cost_nano is None:
-            return self.text == other.text
-        return other.cost_nano <= self.cost_nano
-
-
 class Elicitation:
-    """Asks the user: by a request while the call runs, or between two calls in the modern era.
+    """Puts forms before the user. The thread of the call waits for the answer, its clock stands.
 
-    What a modern client says its user answered may be made up: it counts only with a state that
-    was given out for this very call, once. A no stands for a while, whoever repeats the call.
+    A legacy client is sent a request. A modern one gets the form as the answer of its call, which
+    goes on once the client repeats it with the state that was made up for it: that counts for this
+    very call, once, for a while. A no stands for a while, whoever repeats the call.
     """
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, calls: CallRegistry, wire: Wire) -> None:
+        self._calls = calls
         self._wire = wire
-        self._answers: dict[str, list[Json]] = {}  # by the id of the request to the client
-        self._ended = False  # no answer can come any more
-        self._questions: dict[str, _Question] = {}  # by the state
+        self._open: dict[str, tuple[ServerCall, list[Json]]] = {}  # by id or state
         self._declined: dict[str, float] = {}  # until when, by the call
-        self._held: dict[str, tuple[ServerCall, list[Json]]] = {}  # by the state
+        self.ended = False  # the input has, so that nobody will answer
 
-    def ask(self, running: ServerCall, question: str, cost_nano: int | None) -> bool | None:
-        """What the user says; None where they could not be asked, AskUser to ask between calls."""
-        digest, now = _call_digest(running.request), time.monotonic()
-        if self._declined.get(digest, 0.0) > now:
+    def ask(self, running: ServerCall, question: str) -> bool | None:
+        """What the user says to a question; None where they could not be asked."""
+        digest = _call_digest(running.request)
+        if self._declined.get(digest, 0.0) > time.monotonic():
             return False
-        if running.request.version == MODERN_VERSION:
-            said = self._answer_in(running.request, _Question(digest, question, cost_nano, now))
-        else:
-            said = _said(self._answer_now(running, _form(question), _ASK_S))
+        said = _said(self.put(running, _form(question), min(_ASK_S, running.settings.wait_s)))
         if said is False:
             self._declined[digest] = time.monotonic() + ANSWER_LIFE_S
         return said
 
-    def take(self, id_text: str, answer: Json) -> None:
-        """An answer of a client; one to no open question means nothing."""
-        self._answers.get(id_text, []).append(answer)
-
-    def end(self) -> None:
-        """The input has ended, and nobody will answer."""
-        self._ended = True
-
-    def asking(self, request: RpcRequest, error: AskUser) -> dict[str, Json]:
-        """The result that has a modern client ask."""
-        now, state = time.monotonic(), os.urandom(16).hex()
-        for old in [s for s, asked in list(self._questions.items()) if asked.until < now]:
-            self._questions.pop(old, None)
-        self._questions[state] = _Question(
-            _call_digest(request), error.question, error.cost_nano, now + ANSWER_LIFE_S
-        )
-        form = {"method": "elicitation/create", "params": {"mode": "form", **_form(error.question)}}
-        result = {"resultType": "input_required", "inputRequests": {"confirm": form}}
-        return _result(request.version, {**result, "requestState": state})
-
-    def _answer_in(self, request: RpcRequest, wanted: _Question) -> bool | None:
-        """The answer that a repeated call brings; AskUser where it brings none that counts."""
-        answers, state = request.params.get("inputResponses"), request.params.get("requestState")
-        answer = answers.get("confirm") if isinstance(answers, dict) else None
-        asked = self._questions.get(state) if isinstance(state, str) else None
-        counts = isinstance(answer, dict) and asked is not None and asked.covers(wanted)
-        if counts and self._questions.pop(str(state), None) is not None:  # no answer counts twice
-            return _said(answer)
-        raise AskUser(wanted.text, wanted.cost_nano)
-
-    def put(
-        self, running: ServerCall, answer: Callable[[ServerCall, str], None], form: dict[str, Json]
-    ) -> dict[str, Json]:
-        """Put another server's form before the user; what became of it, a cancel if nothing did.
-
-        A call of a modern client is answered by the form, and held until it is repeated.
-        """
-        if running.request.version != MODERN_VERSION:
-            said = self._answer_now(running, form, ANSWER_LIFE_S)
-        else:
-            state, answers = os.urandom(16).hex(), list[Json]()
-            self._held[state] = running, answers
-            asked = {"method": "elicitation/create", "params": {"mode": "form", **form}}
-            result = {"resultType": "input_required", "inputRequests": {"form": asked}}
-            result["requestState"] = state
-            answer(running, _result_frame(running.request, _result(MODERN_VERSION, result)))
-            until = time.monotonic() + ANSWER_LIFE_S
-            try:
-                while not (answers or self._ended) and time.monotonic() < until:
-                    running.pause(_LOOK_S)
-            finally:
-                self._held.pop(state, None)
-            said = answers[0].get("form") if answers and isinstance(answers[0], dict) else None
+    def fill(self, running: ServerCall, form: dict[str, Json]) -> dict[str, Json]:
+        """What became of another server's form; a cancel where nothing did."""
+        said = self.put(running, form, ANSWER_LIFE_S)
         known = isinstance(said, dict) and said.get("action") in {"accept", "decline", "cancel"}
         return said if known else {"action": "cancel"}
 
-    def held(self, request: RpcRequest) -> tuple[ServerCall, list[Json]] | None:
-        """The call that a repeated one answers, once; and where its answer goes."""
-        state = request.params.get("requestState")
-        return self._held.pop(state, None) if isinstance(state, str) else None
-
-    def _answer_now(self, running: ServerCall, form: dict[str, Json], limit_s: float) -> Json:
-        """Ask while the call runs; its clock stands while the user reads."""
+    def put(self, running: ServerCall, form: dict[str, Json], limit_s: float) -> Json:
+        """What the client says became of a form; None where it says nothing in time."""
         running.pause(0)
-        number, left_s = f"ask-{os.urandom(8).hex()}", running.remaining_s()
-        answers = self._answers[json_text(number)] = []
-        until = time.monotonic() + min(limit_s, max(running.settings.wait_s, limit_s - _ASK_S))
-        running.deadline = float("inf")
-        self._wire.send(_frame(id=number, method="elicitation/create", params=form))
+        number, answers = f"ask-{os.urandom(16).hex()}", list[Json]()
+        modern = running.request.version == MODERN_VERSION
+        key, left_s = number if modern else json_text(number), running.remaining_s()
+        until = time.monotonic() + (ANSWER_LIFE_S if modern else limit_s)
+        self._open[key] = (running, answers)
+        running.deadline = _NEVER
+        if modern:
+            asked = {"method": "elicitation/create", "params": {"mode": "form", **form}}
+            result = {"resultType": "input_required", "inputRequests": {"confirm": asked}}
+            text = running.request.result({**result, "requestState": number})
+            self._calls.answer(running, running.request.answer(text))
+        else:
+            self._wire.send(_frame(id=number, method="elicitation/create", params=form))
         try:
-            while not (answers or self._ended) and time.monotonic() < until:
-                running.pause(_LOOK_S)
+            while not answers:
+                over = self.ended or time.monotonic() >= until
+                if over and self._open.pop(key, None) is not None:  # else its answer is being taken
+                    break
+                running.pause(_ASK_LOOK_S)
         finally:
-            running.deadline = time.monotonic() + left_s
-            del self._answers[json_text(number)]
-            if not answers:  # the form would stay open, and its answer mean nothing
+            self._open.pop(key, None)
+            running.deadline = time.monotonic() + (running.settings.wait_s if modern else left_s)
+            self._calls.wake.set()
+            if not (answers or modern):  # the form would stay open, and its answer mean nothing
                 params = {"requestId": number, "reason": "no longer waited for"}
                 self._wire.send(_frame(method="notifications/cancelled", params=params))
+        if modern and not answers:
+            running.cancel()  # nobody waits for it any more
+            running.pause(0)
         return answers[0] if answers else None
+
+    def take(self, id_text: str, answer: Json) -> None:
+        """An answer of a legacy client; one to no open question means nothing."""
+        _, answers = self._open.pop(id_text, (None, []))
+        answers.append(answer)
+
+    def repeats(self, request: RpcRequest) -> bool:
+        """Whether a request is a call that waits for its form, and brings the answer to it."""
+        state, answers = request.params.get("requestState"), request.params.get("inputResponses")
+        answer = answers.get("confirm") if isinstance(answers, dict) else None
+        waiting = self._open.get(state) if isinstance(state, str) else None
+        if not waiting or not isinstance(answer, dict):
+            return False
+        asked = waiting[0].request
+        if asked.version != MODERN_VERSION or _call_digest(asked) != _call_digest(request):
+            return False
+        if not self._open.pop(str(state), None):
+            return False
+        try:
+            self._calls.add(waiting[0], request)
+        except RpcError:
+            self._open[str(state)] = waiting
+            raise
+        waiting[1].append(answer)
+        return True
 
 
 # ---- Requests
@@ -11108,29 +11018,29 @@ def _object_of(holder: dict[str, Json], name: str) -> dict[str, Json]:
 
 
 class Server:
-    """One client's session: what it sends is answered here, or handed to a worker."""
+    """One client's session: what it sends is answered here, or handed to a call's thread."""
 
     def __init__(self, runtime: Runtime, wire: Wire) -> None:
         self._runtime = runtime
         self._wire = wire
-        self._register = CallRegistry(wire, self._outcome_frame, runtime)
+        self._calls = CallRegistry(runtime, wire, self._answer_of)
+        self._elicitation = Elicitation(self._calls, wire)
         self._outside = self._outside_now()
         self._tools = offered_tools(runtime.settings, self._outside)
         self._lists: dict[str, str] = {}  # by version
         self._listening: dict[str, str | int] = {}  # ids of requests that wait for a new list
         self._version: str | None = None  # of the handshake; the modern era has none
-        self._takes_forms = False  # from the handshake as well
-        self._elicitation = Elicitation(wire)
+        self._abilities: Json = None  # from the handshake as well
 
     def read(self, descriptor: int, ending: Ending) -> None:
         """Handle what comes until the input ends, no faster than the client reads the answers."""
-        for line in _input_lines(_chunks(descriptor)):
+        for line in _input_lines(descriptor):
             self._wire.wait_for_room()
-            if ending.hurried_at < float("inf"):
+            if ending.hurried_at < _NEVER:
                 return
             self.receive(line)
-        self._elicitation.end()
-        ending.end_input()
+        self._elicitation.ended = True
+        ending.end(hurried=False)
 
     def receive(self, line: bytes | None) -> None:
         """Handle one line; None stands for one that was too long."""
@@ -11153,43 +11063,35 @@ class Server:
 
         With a signal, or with the reader gone, only the second; nothing new is sent from then on.
         """
-        runtime, calls, wire = self._runtime, self._register, self._wire
-        while (calls.owes() or wire.owes()) and not self._is_hurried(ending):
+        runtime, calls, wire = self._runtime, self._calls, self._wire
+        while (calls.owes() or wire.owes()) and not ending.is_hurried(wire):
             time.sleep(_LOOK_S)
-        ending.hurry()
+        ending.end(hurried=True)
         ends_at = ending.hurried_at + EXIT_GRACE_S - _CLOSE_S
         note(runtime.settings, "INFO", f"ending; paid requests on their way: {runtime.busy()}")
         runtime.stop_sending()
-        calls.drop_unpaid()
-        while (calls.owes() or runtime.busy()) and time.monotonic() < ends_at:
-            time.sleep(_LOOK_S)
-        calls.close()
+        while (calls.drop(paid=False) or runtime.busy()) and time.monotonic() < ends_at:
+            time.sleep(_LOOK_S)  # what is paid for may turn out not to be: an attempt that failed
+        calls.drop(paid=True)
         wire.close(_CLOSE_S)
-        runtime.close()
-
-    def _is_hurried(self, ending: Ending) -> bool:
-        """Whether there is no more time for anything but what is paid for."""
-        if self._wire.is_gone():
-            ending.hurry()
-        waited_until = ending.input_ended_at + self._runtime.settings.wait_s
-        return time.monotonic() >= min(ending.hurried_at, waited_until)
+        runtime.close(ends_at + _CLOSE_S)
 
     def _receive_batch(self, messages: list[Json]) -> None:
         """Answer an array of messages by one array, once all its answers are there."""
         answers: list[str] = []
-        delivered: list[Callable[[], None]] = []
+        readers: list[Callable[[], None]] = []
         lock = threading.Lock()
 
-        def all_written() -> None:
-            for on_written in delivered:
-                on_written()
-
-        def add(text: str, on_written: Callable[[], None] | None = None) -> None:
+        def add(text: str, on_written: Callable[[], None] = lambda: None) -> None:
             with lock:
                 answers.append(text)
-                delivered.extend([on_written] if on_written else [])
+                readers.append(on_written)
                 if len(answers) == len(messages) and any(answers):
                     self._wire.send(f"[{','.join(filter(None, answers))}]", all_written)
+
+        def all_written() -> None:
+            for on_written in readers:
+                on_written()
 
         for message in messages:
             self._handle(message, add)
@@ -11206,10 +11108,10 @@ class Server:
             number = message["id"] if _id_text(message["id"]) else None
             request = self._request_in(message, reply)
             result = _METHODS[message["method"]](self, request)
-            if result is not None:
-                reply(_result_frame(request, result))
+            if result:
+                reply(request.answer(result))
             if message["method"] == "initialize":
-                self._list_text(self._version or "")  # which the client will want next
+                self._list(request._replace(version=self._version or "", params={}))  # is next
         except RpcError as error:
             reply(_error_frame(number, error))
         except Exception as error:  # noqa: BLE001 - without its reader the whole session is lost
@@ -11224,7 +11126,7 @@ class Server:
             if message.get("method") == "notifications/cancelled" and isinstance(params, dict):
                 id_text = _id_text(params.get("requestId")) or ""
                 self._listening.pop(id_text, None)
-                self._register.cancel(id_text)
+                self._calls.cancel(id_text)
             return True
         if "method" in message or not ("result" in message or "error" in message):
             return False
@@ -11257,43 +11159,42 @@ class Server:
             raise RpcError(-32602, words)
         return self._version or LEGACY_VERSIONS[0]
 
-    def _initialize(self, request: RpcRequest) -> dict[str, Json]:
+    def _initialize(self, request: RpcRequest) -> str:
         """Agree on a version: the one asked for, or else the newest. Never an error."""
         asked = request.params.get("protocolVersion")
         self._version = asked if asked in LEGACY_VERSIONS else LEGACY_VERSIONS[0]
-        self._takes_forms = _takes_forms(request.params.get("capabilities"))
-        return {
-            "protocolVersion": self._version,
-            "capabilities": {"tools": {"listChanged": True}},
-            "serverInfo": _SERVER_INFO,
-            "instructions": server_instructions(self._runtime.settings),
-        }
+        self._abilities = request.params.get("capabilities")
+        return request.result(
+            {
+                "protocolVersion": self._version,
+                "capabilities": _CAPABILITIES,
+                "serverInfo": _SERVER_INFO,
+                "instructions": server_instructions(self._runtime.settings),
+            }
+        )
 
-    def _discover(self, request: RpcRequest) -> dict[str, Json]:
-        result = {
-            "supportedVersions": [MODERN_VERSION, *LEGACY_VERSIONS],
-            "capabilities": {"tools": {"listChanged": True}},
-            "instructions": server_instructions(self._runtime.settings),
-        }
-        return _result(request.version, {**result, **_CACHE_HINTS})
+    def _discover(self, request: RpcRequest) -> str:
+        return request.result(
+            {
+                "supportedVersions": [MODERN_VERSION, *LEGACY_VERSIONS],
+                "capabilities": _CAPABILITIES,
+                "instructions": server_instructions(self._runtime.settings),
+                **_CACHE_HINTS,
+            }
+        )
 
     def _list(self, request: RpcRequest) -> str:
-        """All tools on one page, since several clients read no second one."""
+        """All tools on one page, since several clients read no second one; made once a version."""
+        version = request.version
         if request.params.get("cursor") is not None:
             raise RpcError(-32602, "Unknown cursor: the list has one page.")
-        return self._list_text(request.version)
-
-    def _list_text(self, version: str) -> str:
-        """The list as JSON, made once for each version."""
         self._look_outside()
         if version not in self._lists:
             settings = self._runtime.settings
             tools = [_listed(declared, version, settings) for declared in self._tools.values()]
-            hints = _CACHE_HINTS if version == MODERN_VERSION else {}
-            if hints and self._outside:  # an account's own list, which may change
-                hints = {"ttlMs": _OUTSIDE_TTL_MS, "cacheScope": "private"}
-            result = _result(version, {"tools": tools, **hints})
-            self._lists[version] = json_text(result, ascii_only=True)
+            hints = _OUTSIDE_HINTS if self._outside else _CACHE_HINTS
+            modern = hints if version == MODERN_VERSION else {}
+            self._lists[version] = request.result({"tools": tools, **modern})
         return self._lists[version]
 
     def _outside_now(self) -> dict[str, Tool]:
@@ -11315,7 +11216,7 @@ class Server:
             params = {"_meta": {f"{META_PREFIX}subscriptionId": number}}
             self._wire.send(_frame(method=method, params=params))
 
-    def _listen(self, request: RpcRequest) -> None:
+    def _listen(self, request: RpcRequest) -> str:
         """Keep a request open that wants to hear of a new list; its cancellation ends it."""
         wanted = request.params.get("notifications")
         heard = isinstance(wanted, dict) and wanted.get("toolsListChanged") is True
@@ -11327,12 +11228,12 @@ class Server:
         }
         acknowledged = "notifications/subscriptions/acknowledged"
         self._wire.send(_frame(method=acknowledged, params=params))
+        return ""
 
     def _tool_named(self, name: Json) -> Tool:
         """The tool of that name; RpcError with the nearest one and all others."""
         if not isinstance(name, str):
             raise RpcError(-32602, "name must be the name of a tool.")
-        self._look_outside()
         if name in self._tools:
             return self._tools[name]
         near = nearest(name, self._tools)
@@ -11340,64 +11241,48 @@ class Server:
         words = f"Unknown tool {one_line(name[:200], 60)}. {hint}"
         raise RpcError(-32602, f"{words}The tools are {', '.join(self._tools)}.")
 
-    def _call(self, request: RpcRequest) -> dict[str, Json] | None:
-        """Hand a tool call to a worker; a result only where too many wait for one."""
+    def _call(self, request: RpcRequest) -> str:
+        """Hand a tool call to a thread, which answers it."""
+        self._look_outside()
         declared = self._tool_named(request.params.get("name"))
         _object_of(request.params, "arguments")  # refuses what is none
-        if declared.entry is not None and "requestState" in request.params:
-            return self._answer_held(request, declared)
-        running = ServerCall(self._runtime, declared, request, self._register.report)
-        if self._can_ask(request):
+        if "requestState" in request.params:
+            if self._elicitation.repeats(request):
+                return ""
+            if declared.entry is not None:  # nothing of another server is done twice
+                words = "That question is closed; nothing was sent. read_thread shows what waits."
+                return request.tool_result(failure(declared, ToolError("invalid_request", words)))
+        running = ServerCall(self._calls, declared, request)
+        modern = request.version == MODERN_VERSION
+        abilities = request.meta[_ABILITIES_KEY] if modern else self._abilities
+        asking = abilities.get("elicitation") if isinstance(abilities, dict) else None
+        takes_forms = isinstance(asking, dict) and ("form" in asking or "url" not in asking)
+        if takes_forms and request.version >= _STRUCTURE:
             running.ask_user = functools.partial(self._elicitation.ask, running)
-            if declared.entry is not None:
-                answer = self._register.answer
-                running.elicit = functools.partial(self._elicitation.put, running, answer)
-        if self._register.add(running):
-            return None
-        sentence = "Too many calls are waiting already; try again when some have been answered."
-        return _tool_result(request.version, failure(declared, ToolError("rate_limited", sentence)))
+            running.elicit = functools.partial(self._elicitation.fill, running)
+        self._calls.add(running, request)
+        return ""
 
-    def _answer_held(self, request: RpcRequest, declared: Tool) -> dict[str, Json] | None:
-        """Let a call that was held go on with the answer that its repetition brings."""
-        held = self._elicitation.held(request)
-        if held is None:
-            words = "That question is closed; nothing was sent. read_thread shows what waits."
-            error = failure(declared, ToolError("invalid_request", words))
-            return _tool_result(request.version, error)
-        self._register.resume(held[0], request)
-        held[1].append(request.params.get("inputResponses"))
-        return None
-
-    def _outcome_frame(self, running: ServerCall) -> str:
-        """Run the tool, in a worker; the frame of its answer, whatever happens."""
-        request, declared = running.request, running.declared
+    def _answer_of(self, running: ServerCall) -> str:
+        """Run the tool, in its thread; the frame of its answer, whatever happens."""
+        declared = running.declared
         try:
-            outcome = run_tool(running, request.params.get("arguments") or {})
-            frame = outcome_frame(running, outcome)
-        except AskUser as error:
-            return _result_frame(request, self._elicitation.asking(request, error))
+            outcome = run_tool(running, running.request.params.get("arguments") or {})
+            result = running.request.tool_result(outcome)
         except BaseException as error:  # noqa: BLE001 - a call must never stay without an answer
             sentence = "The call ended unexpectedly; see perplexity_usage before repeating it."
             outcome = failure(declared, ToolError("internal_error", sentence))
             outcome = outcome._replace(detail=place_of(error))
-            frame = outcome_frame(running, outcome)
+            result = running.request.tool_result(outcome)
         if outcome.detail and not running.cancelled.is_set():
             note(self._runtime.settings, "ERROR", f"{declared.name}: {outcome.detail}")
-        return frame
-
-    def _can_ask(self, request: RpcRequest) -> bool:
-        """Whether the client said that it can put a form before its user."""
-        if request.version == MODERN_VERSION:
-            return _takes_forms(request.meta[_ABILITIES_KEY])
-        return self._takes_forms and request.version >= _STRUCTURE
+        return running.request.answer(result)
 
 
-_OUTSIDE_TTL_MS = 60_000
-_CACHE_HINTS: dict[str, Json] = {"ttlMs": LIST_TTL_MS, "cacheScope": "public"}
-_METHODS: dict[str, Callable[[Server, RpcRequest], dict[str, Json] | str | None]] = {
+_METHODS: dict[str, Callable[[Server, RpcRequest], str]] = {  # an empty result comes later
     "initialize": Server._initialize,
     "server/discover": Server._discover,
-    "ping": lambda _server, _request: {},
+    "ping": lambda _server, request: request.result({}),
     "tools/list": Server._list,
     "tools/call": Server._call,
     "subscriptions/listen": Server._listen,
@@ -11410,26 +11295,32 @@ _METHODS: dict[str, Callable[[Server, RpcRequest], dict[str, Json] | str | None]
 class Ending:
     """What ends a session: the end of input, a reader that is gone, a signal; any may come first.
 
-    The main thread waits for it, since only there handlers run. A handler may interrupt whatever
-    that thread does, so it takes no lock that the thread may hold: the bell is a bare lock.
+    The main thread waits for it at a pipe, into which the interpreter writes when a signal comes:
+    a lock would sleep on where another thread happens to be the one that is interrupted.
     """
 
-    def __init__(self) -> None:
-        self.input_ended_at = float("inf")
-        self.hurried_at = float("inf")  # by a signal, or since nobody reads
+    def __init__(self, wait_s: float) -> None:
+        self.answered_until = _NEVER  # for what was read before the input ended
+        self.hurried_at = _NEVER  # by a signal, or since nobody reads
+        self._wait_s = wait_s
         self._signals: set[int] = set()
-        self._bell = threading.Lock()
-        self._bell.acquire()
+        self._pipe = os.pipe()
 
-    def end_input(self) -> None:
-        """There is nothing more to read."""
-        self.input_ended_at = time.monotonic()
-        self._ring()
+    def end(self, *, hurried: bool) -> None:
+        """The input has ended; or nobody waits for more than what is paid for already."""
+        is_first = min(self.answered_until, self.hurried_at) == _NEVER
+        if hurried:
+            self.hurried_at = min(self.hurried_at, time.monotonic())
+        else:
+            self.answered_until = time.monotonic() + self._wait_s
+        if is_first:
+            os.write(self._pipe[1], b"!")
 
-    def hurry(self) -> None:
-        """Nobody waits for more than what is paid for already."""
-        self.hurried_at = min(self.hurried_at, time.monotonic())
-        self._ring()
+    def is_hurried(self, wire: Wire) -> bool:
+        """Whether there is no more time for anything but what is paid for."""
+        if wire.is_gone():
+            self.end(hurried=True)
+        return time.monotonic() >= min(self.hurried_at, self.answered_until)
 
     def heed_signals(self) -> None:
         """Let signals hurry the end; the same one twice ends the process at once.
@@ -11438,61 +11329,49 @@ class Ending:
         """
         import signal
 
+        with contextlib.suppress(AttributeError):  # Windows may not know the word
+            os.set_blocking(self._pipe[1], False)
+        signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
         for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):
             number = getattr(signal, name, None)
             # A SIGHUP that was ignored from the start was ignored on purpose, by nohup.
             if number and (name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN):
                 signal.signal(number, self._on_signal)
 
-    def wait(self) -> None:
-        """Wait until the session ends; Windows runs handlers only between waits."""
-        while min(self.input_ended_at, self.hurried_at) == float("inf"):
-            self._bell.acquire(timeout=0.5 if os.name == "nt" else -1)
+    def wait(self, last: Callable[[], threading.Thread]) -> None:
+        """Wait until the session ends, and then no longer than it may take for its last things."""
+        while min(self.answered_until, self.hurried_at) == _NEVER:
+            os.read(self._pipe[0], 1)
+        thread = last()
+        while thread.is_alive():
+            if time.monotonic() >= EXIT_GRACE_S + min(self.answered_until, self.hurried_at):
+                return
+            thread.join(_LOOK_S)
 
-    def ends_at(self, wait_s: float) -> float:
-        """When the process must be gone at the latest."""
-        return EXIT_GRACE_S + min(self.input_ended_at + wait_s, self.hurried_at)
-
-    def _ring(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it rings already
-            self._bell.release()
+    def close(self) -> None:
+        for descriptor in self._pipe:
+            os.close(descriptor)
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if number in self._signals:
             os._exit(128 + number)
         self._signals.add(number)
-        self.hurry()
+        self.end(hurried=True)
 
 
-def _chunks(descriptor: int) -> Iterator[bytes]:
-    """What arrives until the input ends, and an end for a last line without one."""
+def _input_lines(descriptor: int) -> Iterator[bytes | None]:
+    """The lines that arrive, without blank ones and byte-order marks; None for one too long."""
     with contextlib.suppress(OSError, AttributeError):  # Windows may not know the word
         os.set_blocking(descriptor, True)
-    chunk = b"\n"
-    while chunk:
-        try:
-            chunk = os.read(descriptor, 1 << 16)
-        except OSError:  # a terminal that hung up
-            chunk = b""
-        yield chunk or b"\n"
-
-
-def _input_lines(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
-    """The lines in a stream, without blank ones and byte-order marks; None for one too long."""
-    line, size_bytes = bytearray(), 0
-    for chunk in chunks:
-        *ends, rest = chunk.split(b"\n")
-        for end in ends:
-            fits = size_bytes + len(end) <= MAX_LINE_BYTES
-            whole = bytes(line + end).removeprefix(b"\xef\xbb\xbf").strip()
-            line, size_bytes = bytearray(), 0
-            if whole or not fits:
-                yield whole if fits else None
-        size_bytes += len(rest)
-        if size_bytes <= MAX_LINE_BYTES:
-            line += rest
-        else:  # it is not kept, only counted, until its end is found
-            line.clear()
+    stream = os.fdopen(descriptor, "rb", 1 << 16, closefd=False)
+    with contextlib.suppress(OSError):  # a terminal that hung up
+        while line := stream.readline(MAX_LINE_BYTES + 1):
+            fits, piece = line.endswith(b"\n") or len(line) <= MAX_LINE_BYTES, line
+            while not fits and piece and not piece.endswith(b"\n"):
+                piece = stream.readline(1 << 16)
+            line = line.removeprefix(b"\xef\xbb\xbf").strip()
+            if line or not fits:
+                yield line if fits else None
 
 
 def _take_output(descriptor: int) -> int:
@@ -11500,10 +11379,7 @@ def _take_output(descriptor: int) -> int:
     if descriptor != 1:
         return descriptor
     sys.stdout = sys.stderr
-    try:
-        private = os.dup(1)
-    except OSError:  # closed from the start; something else may be opened under its number
-        return -1
+    private = os.dup(1)
     with contextlib.suppress(OSError):  # there may be no standard error
         os.dup2(2, 1)
     return private
@@ -11512,26 +11388,25 @@ def _take_output(descriptor: int) -> int:
 def serve(runtime: Runtime, descriptor_in: int = 0, descriptor_out: int = 1) -> int:
     """Serve one client until its end; returns the status with which the process must `leave`."""
     settings = runtime.settings
-    try:
+    try:  # closed from the start: what is opened next would get its number
         os.fstat(descriptor_in)
-    except OSError:  # closed from the start: what is opened next would get its number
+        output = _take_output(descriptor_out)
+    except OSError:
         return 0
-    output = _take_output(descriptor_out)
-    if output < 0:
-        return 0
-    ending = Ending()
-    if threading.current_thread() is threading.main_thread():
+    ending = Ending(settings.wait_s)
+    owns_process = threading.current_thread() is threading.main_thread()
+    if owns_process:
         ending.heed_signals()
-    server = Server(runtime, Wire(output, find_key(settings).key, ending.hurry))
+    on_gone = functools.partial(ending.end, hurried=True)
+    server = Server(runtime, Wire(output, find_key(settings).key, on_gone))
     for sentence in (*settings.problems, *settings.warnings, unknown_tools(settings)):
         if sentence:
             note(settings, "WARNING", sentence)
     runtime.log = functools.partial(note, settings, "ERROR")
     _start("reader", server.read, descriptor_in, ending)
-    ending.wait()
-    last = _start("last", server.close, ending)
-    while last.is_alive() and time.monotonic() < ending.ends_at(settings.wait_s):
-        last.join(_LOOK_S)
+    ending.wait(lambda: _start("last", server.close, ending))
+    if not owns_process:  # and so no signal can come any more
+        ending.close()
     return 0
 
 
@@ -14169,7 +14044,7 @@ class _Watch:
         """Note how far the call is."""
         self._latest = f", {message}"
 
-    def ask(self, call: Call, question: str, _cost_nano: int | None) -> bool:
+    def ask(self, call: Call, question: str) -> bool:
         """Have the main thread ask the user; called by the call's own."""
         self._agreed.clear()
         self._asked.append(question)

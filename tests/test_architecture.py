@@ -63,11 +63,12 @@ IMPORTS: dict[str, Collection[int]] = {
 }
 ALIASES = {("urllib", "request", "urllib_request")}  # `request` is what chapter 6 offers
 OS: dict[str, Collection[int]] = {
-    **each("O_CREAT O_EXCL O_RDONLY O_RDWR O_WRONLY open close", {5}),
-    **each("chown fdopen fsync geteuid supports_dir_fd", {5}),
+    **each("O_CREAT O_EXCL O_RDONLY O_RDWR O_WRONLY open", {5}),
+    **each("chown fsync geteuid supports_dir_fd", {5}),
     **each("W_OK access fsencode isatty pathsep", {18}),
     **each("read set_blocking", {15, 18}),
-    **each("dup dup2 write _exit", {15}),
+    **each("dup dup2 pipe write _exit", {15}),
+    **each("close fdopen", {5, 15}),
     "environ": {3},
     "fstat": {5, 15, 18},
     "getpid": {11, 12},

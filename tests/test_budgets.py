@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -12,6 +13,7 @@ import threading
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest import mock
 
 import live_routing
 from fake_perplexity import Answer
@@ -462,9 +464,7 @@ class Confirming(unittest.TestCase):
             for answer in (False, True):
                 call, asked = owner.call("search"), list[str]()
 
-                def ask_user(
-                    question: str, _cost: object, said: bool = answer, into: list[str] = asked
-                ) -> bool:
+                def ask_user(question: str, said: bool = answer, into: list[str] = asked) -> bool:
                     into.append(question)
                     return said
 
@@ -478,9 +478,19 @@ class Confirming(unittest.TestCase):
         with desk(PERPLEXITY_CONFIRM_USD="0") as owner:
             for answer, kind in ((False, "confirmation_required"), (None, None)):
                 call = owner.call("search")
-                call.ask_user = lambda _question, _cost, said=answer: said  # None: the form failed
+                call.ask_user = lambda _question, said=answer: said  # None: the form failed
                 said = pro.run_tool(call, {"query": f"{answer}", "confirm": True})
                 self.assertEqual(said.kind, kind)
+
+    def test_a_call_that_became_dearer_while_the_user_read_is_asked_about_again(self) -> None:
+        for later, questions in ((3_000_000, 1), (9_000_000, 2)):
+            with desk(PERPLEXITY_CONFIRM_USD="0.001") as owner:
+                call, asked = owner.call("search"), list[str]()
+                call.ask_user = lambda question, into=asked: not into.append(question)
+                prices = itertools.chain([5_000_000], itertools.repeat(later))
+                with mock.patch.object(pro, "estimated", lambda *_, of=prices: next(of)):
+                    self.assertIsNone(pro.run_tool(call, {"query": "q"}).kind)
+                self.assertEqual(len(asked), questions)
 
     def test_confirm_is_understood_by_tools_that_do_not_list_it(self) -> None:
         with desk(PERPLEXITY_CONFIRM_USD="0") as owner:
@@ -491,7 +501,7 @@ class Confirming(unittest.TestCase):
         with desk() as owner:
             owner.ok("search", query="q")
             call = owner.call("projects")
-            call.ask_user = lambda question, _cost: "default" in question
+            call.ask_user = lambda question: "default" in question
             outcome = pro.run_tool(call, {"action": "delete", "project": "default"})
             self.assertIsNone(outcome.kind)
 

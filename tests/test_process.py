@@ -321,6 +321,20 @@ class Asking(ProcessTest):
         self.assert_pure(server)
         self.assert_quiet(server)
 
+    def test_a_routed_call_is_asked_about_once_and_decided_once_in_the_modern_era(self) -> None:
+        tiers = {f"PERPLEXITY_TIER_{tier.upper()}": "perplexity/sonar" for tier in pro.TIERS}
+        server = self.start(PERPLEXITY_ROUTING="dynamic", PERPLEXITY_CONFIRM_USD="0", **tiers)
+        message = call(1, "ask", query="What is new?")
+        abilities: Json = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+        message["params"]["_meta"] = {**META, **abilities}
+        asking = server.ask(message)["result"]
+        self.assertEqual(asking["resultType"], "input_required")
+        answers: Json = {"confirm": {"action": "accept", "content": {"agree": True}}}
+        message["params"].update(requestState=asking["requestState"], inputResponses=answers)
+        self.assertIs(server.ask(message)["result"]["isError"], False)
+        self.assertEqual(len(self.fake.calls("POST", "/v1/decisions")), 1)
+        self.assertEqual(len(self.fake.calls("POST", "/v1/agent")), 1)
+
 
 class Ending(ProcessTest):
     def held(
@@ -411,7 +425,26 @@ class Ending(ProcessTest):
         self.assert_ends_within(server, 1.5)
         self.assert_quiet(server)
         self.assertEqual(self.events(), [("interrupted", 0)])
+        jobs = self.rows("SELECT status, error_text LIKE '%billed%' FROM research_jobs")
+        self.assertEqual(jobs, [("lost", 1)])
         self.assertEqual(self.rows("PRAGMA integrity_check"), [("ok",)])
+
+    def test_what_another_program_locks_out_is_written_until_the_end_of_the_grace(self) -> None:
+        server, gate = self.held(
+            "POST /v1/agent", ASK, PERPLEXITY_DB_BUSY_TIMEOUT="0.1", PERPLEXITY_LOG_LEVEL="INFO"
+        )
+        path = self.folder / "data" / "perplexity.db"
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("BEGIN IMMEDIATE")
+            gate.set()
+            self.assertIs(server.receive()["result"]["isError"], False)
+            server.close()
+            server.wait_for_note("ending")
+            with self.assertRaises(subprocess.TimeoutExpired):
+                server.process.wait(0.5)
+            db.execute("ROLLBACK")
+        self.assert_ends_within(server, 2.0)
+        self.assertEqual(self.events(), [("ok", 1)])
 
     @unittest.skipUnless(POSIX, "Windows has no such signals")
     def test_one_signal_ends_an_idle_server_quietly(self) -> None:

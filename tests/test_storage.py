@@ -972,7 +972,7 @@ class Projects(WithFolder):
         self.tool("projects", action="budget", project="p", daily_usd="5", monthly_usd="50")
         asked: list[str] = []
 
-        def lowers(question: str, _cost_nano: int | None) -> bool:
+        def lowers(question: str) -> bool:
             asked.append(question)
             # Another process lowers the monthly cap while the user reads the question.
             self.sql("UPDATE budgets SET monthly_nano = 10 * 1000000000")
