@@ -6201,7 +6201,8 @@ class RequestPlan(NamedTuple):
     keep: Callable[[ParsedReply], StoredAnswer] | None
     model: str | None = None
     preset: str | None = None
-    read_timeout_s: float = READ_TIMEOUT_S
+    read_timeout_s: float | None = None  # if not what the settings say
+    most_bytes: int = MAX_REPLY_BYTES
     store: Callable[[sqlite3.Connection, int, ParsedReply], Any] | None = None
     background: bool = False  # the job is what the caller gets
     unique: bool = False  # not to be sent while the same is on its way, from whatever process
@@ -6503,7 +6504,8 @@ class PaidRequest:
 
     def _exchange(self, key: str) -> None:
         plan, settings = self.plan, self.runtime.settings
-        outgoing = Outgoing("POST", plan.path, plan.body, read_timeout_s=plan.read_timeout_s)
+        outgoing = Outgoing("POST", plan.path, plan.body, plan.read_timeout_s)
+        outgoing = outgoing._replace(most_bytes=plan.most_bytes)
         try:
             if plan.send:
                 reply = plan.send(self)
@@ -9487,7 +9489,9 @@ def _decide_parts(settings: Settings, args: DecideArgs) -> tuple[list[_Part], in
             return ParsedReply(DecisionReply({}, {}), usage, answered, error=error)
 
     def plan(part: list[Question], tokens: int) -> RequestPlan:
-        computed_s = decide_timeout_s(len(part), tokens, bare + media_bytes)
+        limit_s: float | None = decide_timeout_s(len(part), tokens, bare + media_bytes)
+        if "PERPLEXITY_READ_TIMEOUT" in settings.explicit:
+            limit_s = None
         most = min(2 * tokens, MAX_STATE_TOKENS)  # the estimate is never that far off
         return RequestPlan(
             api="decisions",
@@ -9505,7 +9509,7 @@ def _decide_parts(settings: Settings, args: DecideArgs) -> tuple[list[_Part], in
                 },
             ),
             model=model,
-            read_timeout_s=args.timeout_ms / 1000 if args.timeout_ms else computed_s,
+            read_timeout_s=args.timeout_ms / 1000 if args.timeout_ms else limit_s,
             estimate_nano=None if price is None else most * price,
         )
 
@@ -9779,6 +9783,8 @@ def _embed_plan(texts: list[str], names: Sequence[str], combination: Combination
         read=read,
         keep=None,
         model=combination.model,
+        # base64 of a vector and what stands around it, twice over
+        most_bytes=(1 << 16) + len(texts) * (3 * combination.dimensions + 1000),
         estimate_nano=embed_estimate(texts, combination.model),
     )
 

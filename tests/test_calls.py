@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import threading
 import time
@@ -108,6 +109,55 @@ class PaidOnce(unittest.TestCase):
             owner.refused("search", query="q", recency="day", after="2026-01-01", project="new")
             self.assertEqual(owner.fake.requests, [])
             self.assertEqual(owner.ok("projects", action="list")["projects"], [])
+
+    def test_the_read_timeout_ends_every_request_that_has_no_time_of_its_own(self) -> None:
+        question = {"a": {"type": "noul", "instructions": "Is it?"}}
+        calls: dict[str, tuple[str, dict[str, Any]]] = {
+            "POST /search": ("search", {"query": "q"}),
+            "POST /v1/embeddings": (
+                "embed",
+                {"action": "index", "source": "text", "items": [{"key": "a", "text": "b"}]},
+            ),
+            "POST /v1/decisions": ("decide", {"state": "s", "questions": question}),
+            "GET /v1/models": ("models", {}),
+        }
+        with desk(PERPLEXITY_READ_TIMEOUT="0.3", PERPLEXITY_MAX_ATTEMPTS="1") as owner:
+            for route, (tool, arguments) in calls.items():
+                gate = owner.fake.hold(route)
+                begun = time.monotonic()
+                self.assertIn("within 0.", owner.refused(tool, **arguments), route)
+                self.assertLess(time.monotonic() - begun, 5)
+                gate.set()
+
+    def test_a_reply_may_be_as_large_as_its_request_explains(self) -> None:
+        items = [{"key": "a", "text": "b"}]
+        with desk() as owner:
+            body = {"data": [{"x": "y" * 500_000}]}
+            owner.fake.script("POST /v1/embeddings", Answer(200, body))
+            text = owner.refused("embed", action="index", source="text", items=items)
+            self.assertIn("larger than", text)
+            owner.fake.script("POST /search", Answer(200, {"results": [], "x": "y" * 500_000}))
+            owner.ok("search", query="q")
+
+    def test_a_key_that_comes_in_pieces_reaches_neither_result_nor_database(self) -> None:
+        with desk() as owner:
+            for mark in ("", "\u200b", "\U000e0041"):
+                key = owner.fake.key
+                texts = [f"It is {key[:20]}{mark}", f"{key[20:]} it is."]
+                parts = [{"type": "output_text", "text": text} for text in texts]
+                said = [{"type": "message", "role": "assistant", "content": parts}]
+
+                def split(seen: Any, said: Any = said) -> Answer:
+                    answer = owner.fake.default(seen)
+                    return answer._replace(body={**answer.body, "output": said})
+
+                owner.fake.always("POST /v1/agent", split)
+                shown = owner.run("chat", action="send", title="t", message="m")
+                self.assertIn("[redacted]", shown.structured["answer"])
+                self.assertNotIn(key, json.dumps(shown.structured) + shown.text)
+            path = Path(owner.folder, "data", "perplexity.db")
+            stored = b"".join(p.read_bytes() for p in path.parent.iterdir() if p.is_file())
+            self.assertNotIn(key.encode(), stored)
 
     def test_an_unusable_setting_stops_the_request_and_says_which(self) -> None:
         with desk(PERPLEXITY_BUDGET_DAILY_USD="soon") as owner:
