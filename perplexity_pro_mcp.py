@@ -1312,6 +1312,7 @@ _ON_A_TERMINAL = {"boolean": "switch", "string": "text", "object": "json", "arra
 TOOLS: dict[str, Tool] = {}
 # Gemini CLI adds the first to every tool; the second is an agreement, which any call may carry.
 IGNORED_ARGUMENTS = frozenset({"wait_for_previous", "confirm"})
+RENAMED = {"fresh": "again"}  # names of arguments that are still taken
 _NOTHING = frozenset({"null", "none", "undefined"})  # what form builders leave in a blank field
 
 
@@ -1687,7 +1688,8 @@ def read_arguments(
         return dict(raw)
     fields = {field.name: field for field in _fields_within(declared, longest_s)}
     values = {}
-    for name, value in raw.items():
+    for given, value in raw.items():
+        name = given if given in fields else RENAMED.get(given, given)
         if name not in fields and name in IGNORED_ARGUMENTS:
             continue
         if name not in fields:
@@ -7977,7 +7979,7 @@ Instructions = Annotated[
 ]
 OutputTokens = Annotated[int | None, Arg("Longest answer in tokens", low=1, high=MAX_OUTPUT_TOKENS)]
 Offset = Annotated[int, Arg("Entries to skip", low=0)]
-Fresh = Annotated[bool, Arg("Do not join an identical call")]
+Again = Annotated[bool, Arg("Do not join an identical call")]
 Confirm = Annotated[bool, Arg("If asked for and the user agrees")]
 
 WEB = Effects(open_world=True)
@@ -8149,7 +8151,7 @@ class AskArgs(NamedTuple):
         dict[str, Json] | None,
         Arg("JSON Schema (root type object); fills answer_json", check=checked_schema),
     ] = None
-    fresh: Fresh = False
+    again: Again = False
     confirm: Confirm = False
     project: Project = DEFAULT_PROJECT
 
@@ -8279,7 +8281,7 @@ def do_ask(call: Call, args: AskArgs) -> AskResult:
 
     routing, plan = planned(call, args, args.query, plan_of)
     try:
-        reply = paid_post(call, plan, project, fresh=args.fresh)
+        reply = paid_post(call, plan, project, fresh=args.again)
     except ToolError as error:
         raise likelier(error, _ODD_SCHEMA if args.json_schema else "") from None
     parsed: Json = None
@@ -8377,7 +8379,7 @@ class ChatArgs(NamedTuple):
     before_id: Annotated[int | None, Arg("read: messages before this message id", low=1)] = None
     offset: Annotated[int, Arg("list: chats to skip; read: start inside a long message", low=0)] = 0
     confirm: Confirm = False
-    fresh: Fresh = False
+    again: Again = False
     project: Project = DEFAULT_PROJECT
 
 
@@ -8549,7 +8551,7 @@ def _send(call: Call, args: ChatArgs, project: str) -> ChatResult:
 
     routing, plan = planned(call, args, message, plan_of)
     try:
-        reply = paid_post(call, plan, project, fresh=args.fresh)
+        reply = paid_post(call, plan, project, fresh=args.again)
     except ToolError as error:
         advice = (
             "If the earlier response has expired, Perplexity cannot continue from it: send the "
@@ -8670,7 +8672,7 @@ class ResearchArgs(NamedTuple):
     before: Before = None
     country: Country = None
     instructions: Instructions = None
-    fresh: Fresh = False
+    again: Again = False
     confirm: Confirm = False
     project: Project = DEFAULT_PROJECT
 
@@ -8765,14 +8767,14 @@ def do_research(call: Call, args: ResearchArgs) -> ResearchResult:
         preset=args.depth,
         read_timeout_s=call.settings.read_timeout_s,
         background=True,
-        unique=not args.fresh,
+        unique=not args.again,
     )
     for warning in _research_warnings(args, "tools" in body):
         call.warn(warning)
-    reply = paid_post(call, plan, project, fresh=args.fresh)
+    reply = paid_post(call, plan, project, fresh=args.again)
     if reply.value is not None:
         return _started(call, args, project, call.requests[-1].job())
-    call.warn("The same research is still running: this is its job. fresh starts another.")
+    call.warn("The same research is still running: this is its job. again true starts another.")
     return _started(call, args, project, _found_job(call, reply.job_id or 0, project))
 
 
@@ -9241,7 +9243,7 @@ class SearchArgs(NamedTuple):
         Arg("Lower-case two-letter codes such as en", check=checked_languages),
     ] = None
     country: Country = None
-    fresh: Fresh = False
+    again: Again = False
     confirm: Confirm = False
     project: Project = DEFAULT_PROJECT
 
@@ -9332,7 +9334,7 @@ def do_search(call: Call, args: SearchArgs) -> SearchResult:
     project = args.project
     note_new_project(call, project)
     plan = _search_plan(args)
-    reply = paid_post(call, plan, project, fresh=args.fresh)
+    reply = paid_post(call, plan, project, fresh=args.again)
     hits, notes = reply.value
     result = SearchResult(
         results=hits,
@@ -10472,6 +10474,9 @@ class HelpResult(NamedTuple):
     page: Annotated[str, "The page"]
     tools: Annotated[list[str], "Every tool that is offered"]
     topics: Annotated[list[str], "Every topic"]
+
+    def _asdict(self) -> dict[str, Json]:  # type: ignore[misc]  # it adds the page's older name
+        return {**dict(zip(self._fields, self)), "text": self.page}
 
     def text(self) -> str:
         """The page."""
@@ -13827,6 +13832,8 @@ def _sorted_out(
 ) -> tuple[list[str], dict[str, tuple[str, list[str]]]]:
     """The words that stand without a flag; for each argument its flag as typed, and its values."""
     known = {flag: field for field in fields for flag in flags_of(field)}
+    older = {f"--{old}": known.get(f"--{new}") for old, new in RENAMED.items()}
+    known = {**{flag: field for flag, field in older.items() if field}, **known}
     rest, places = list(words), list[str]()
     typed: dict[str, tuple[str, list[str]]] = {}
     # What stands behind a question and a flag was most likely meant as a value of that flag.

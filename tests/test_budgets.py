@@ -376,12 +376,12 @@ class Sharing(unittest.TestCase):
             self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 2)
             self.assertEqual(len(owner.events()), 2)
 
-    def test_fresh_sends_a_second_request(self) -> None:
+    def test_again_sends_a_second_request(self) -> None:
         with desk() as owner:
             gate = owner.fake.hold("POST /v1/agent")
             first = Background(owner, "ask", query="same")
             owner.fake.wait_for("POST /v1/agent", 1)
-            second = Background(owner, "ask", query="same", fresh=True)
+            second = Background(owner, "ask", query="same", again=True)
             owner.fake.wait_for("POST /v1/agent", 2)
             gate.set()
             first.join(), second.join()

@@ -419,7 +419,7 @@ class Help(unittest.TestCase):
     def test_the_result_lists_tools_and_topics_and_repeats_the_page_as_text(self) -> None:
         with desk(PERPLEXITY_TOOLS="ask,help") as owner:
             page = owner.ok("help")
-        self.assertTrue(page["page"])
+        self.assertEqual(page["text"], page["page"])
         self.assertEqual(page["tools"], ["perplexity_ask", "perplexity_jobs", "perplexity_help"])
         self.assertIn("costs", page["topics"])
         self.assertNotIn("perplexity_embed", page["page"])
