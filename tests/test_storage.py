@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from fake_perplexity import FakePerplexity
-from support import IMPORT, ROOT, WAIT_S, WithFolder, pro
+from support import IMPORT, ROOT, WAIT_S, Desk, WithFolder, desk, pro
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -1298,76 +1298,91 @@ class Bounds(WithFolder):
                 self.assertEqual(self.refusal(tool, **arguments), "not_found", arguments)
 
 
-class Chats(WithFolder):
-    def setUp(self) -> None:
-        super().setUp()
-        self.number = self.project()
+class Chats(unittest.TestCase):
+    def send(self, owner: Desk, message: str, **more: Any) -> int:
+        sent = owner.ok("chat", action="send", message=message, **more)
+        chat: int = sent["chat_id"]
+        return chat
 
     def test_a_turn_is_two_messages_and_moves_the_chat_up(self) -> None:
-        first, second = self.chat(self.number), self.chat(self.number)
-        self.assertEqual(self.chat(self.number, first), first)
-        with self.store.reading() as db:
-            rows, total = pro.list_chats(db, self.number, 1)
-            self.assertEqual((rows[0].id, rows[0].message_count, total), (first, 4, 2))
-            self.assertEqual(pro.list_chats(db, self.number, 1, 1)[0][0].id, second)
-            assert first is not None
-            row = pro.stored_chat(db, self.number, first)
-            assert row is not None
-            self.assertEqual(row, rows[0])
-            self.assertLess(row.created_at, row.updated_at)
-            self.assertIsNone(pro.stored_chat(db, self.number + 1, first))
+        with desk() as owner:
+            first, second = (self.send(owner, "q", title=title) for title in ("one", "two"))
+            self.assertEqual(self.send(owner, "more", chat_id=first), first)
+            newest = owner.ok("chat", action="list", limit=1)
+            (chat,) = newest["chats"]
+            self.assertEqual((chat["id"], chat["message_count"]), (first, 4))
+            self.assertEqual(newest["chats_total"], 2)
+            self.assertLess(chat["created_at"], chat["updated_at"])
+            self.assertRegex(chat["updated_at"], r"^\d{4}-\d\d-\d\dT[\d:.]+Z$")
+            (other,) = owner.ok("chat", action="list", limit=1, offset=1)["chats"]
+            self.assertEqual((other["id"], other["title"]), (second, "two"))
+            self.assertEqual(owner.ok("chat", action="read", chat_id=first)["chat"], chat)
 
     def test_messages_are_read_backwards_in_order(self) -> None:
-        chat = self.chat(self.number, user="1")
-        for text in ("2", "3"):
-            self.chat(self.number, chat, text)
-        assert chat is not None
-        with self.store.reading() as db:
-            page, total = pro.read_messages(db, chat, 3)
-            self.assertEqual([m.content for m in page], ["a", "3", "a"])
-            earlier, _ = pro.read_messages(db, chat, 2, page[0].id)
-            self.assertEqual([m.content for m in earlier], ["1", "a", "2"][1:])
-            self.assertEqual(total, 6)
-            self.assertEqual(len(pro.read_messages(db, chat)[0]), 6)
-            self.assertEqual([m.role for m in page], ["assistant", "user", "assistant"])
+        with desk() as owner:
+            chat = self.send(owner, "1", title="t")
+            for message in ("2", "3"):
+                self.send(owner, message, chat_id=chat)
+            page = owner.ok("chat", action="read", chat_id=chat, limit=3)
+            roles = [message["role"] for message in page["messages"]]
+            self.assertEqual(roles, ["assistant", "user", "assistant"])
+            self.assertEqual((page["messages"][1]["content"], page["messages_total"]), ("3", 6))
+            before = page["messages"][0]["id"]
+            earlier = owner.ok("chat", action="read", chat_id=chat, limit=2, before_id=before)
+            self.assertEqual([m["role"] for m in earlier["messages"]], ["assistant", "user"])
+            self.assertEqual(earlier["messages"][1]["content"], "2")
 
     def test_the_latest_answer_says_where_to_go_on(self) -> None:
-        with self.store.writing() as db:
-            chat = pro.store_turn(db, self.number, None, "t", pro.Turn("q", "a", "resp_1"))
-            assert chat is not None
-            self.assertEqual(pro.last_response_id(db, chat), "resp_1")
-            pro.store_turn(db, self.number, chat, "", pro.Turn("q", "a"))
-            self.assertIsNone(pro.last_response_id(db, chat))
-            self.assertIsNone(pro.last_response_id(db, 99))
+        with desk() as owner:
+            chat = self.send(owner, "q", title="t")
+            answer = owner.ok("chat", action="read", chat_id=chat)["messages"][1]
+            self.send(owner, "and?", chat_id=chat)
+            body = owner.fake.requests[-1].body
+            self.assertEqual(body["previous_response_id"], answer["response_id"])
 
-    def test_a_chat_that_is_gone_takes_no_turn_and_no_other_gets_it(self) -> None:
-        chat = self.chat(self.number)
-        assert chat is not None
-        with self.store.writing() as db:
-            self.assertIsNone(pro.delete_chat(db, self.number + 1, chat))
-            self.assertEqual(pro.delete_chat(db, self.number, chat), 2)
-            self.assertIsNone(pro.delete_chat(db, self.number, chat))
-            self.assertEqual(db.execute("SELECT * FROM chat_messages").fetchall(), [])
-        self.assertIsNone(self.chat(self.number, chat))
-        self.assertEqual(self.chat(self.number), chat + 1)
-        self.assertIsNone(self.chat(self.project("other"), chat + 1))
+    def test_a_chat_that_is_gone_takes_no_turn_and_no_other_gets_its_id(self) -> None:
+        with desk() as owner:
+            chat = self.send(owner, "q", title="t")
+            self.send(owner, "q", title="elsewhere", project="other")
+            gone = {"action": "delete", "chat_id": chat, "confirm": True}
+            self.assertIn("[not_found]", owner.refused("chat", **gone, project="other"))
+            self.assertEqual(owner.ok("chat", **gone)["messages_removed"], 2)
+            self.assertIn("[not_found]", owner.refused("chat", **gone))
+            sent = len(owner.fake.requests)
+            refused = owner.refused("chat", action="send", chat_id=chat, message="q")
+            self.assertIn("[not_found]", refused)
+            self.assertEqual(len(owner.fake.requests), sent)
+            self.assertGreater(self.send(owner, "q", title="t"), chat)
 
-    def test_sources_in_any_state_are_read(self) -> None:
-        for text, wanted in (
-            ('[{"url": "u", "id": 3}]', [{"ids": [], "url": "u", "id": 3}]),
-            ('[{"url": "u", "ids": [1]}, 7, null]', [{"ids": [1], "url": "u"}]),
-            ("{}", []),
-            ("7", []),
-            ("[" * 100_000, []),
-            ("nonsense", []),
-            (None, []),
-        ):
-            with self.store.writing() as db:
-                turn = pro.Turn("q", "a", sources_json=text)
-                chat = pro.store_turn(db, self.number, None, "t", turn)
-                assert chat is not None
-                question, answer = pro.read_messages(db, chat)[0]
-            self.assertEqual((question.sources, answer.sources), ([], wanted))
+    def test_what_the_older_server_stored_is_cleaned_when_it_is_read(self) -> None:
+        with desk() as owner:
+            chat = self.send(owner, "q", title="t")
+            page = {"url": "https://a.org/", "title": "A"}
+            for stored, urls in (
+                ([{"url": "javascript:alert(1)"}, page], ["https://a.org/"]),
+                ([{**page, "id": 3}, 7, None], ["https://a.org/"]),
+                ({}, []),
+                (7, []),
+                (None, []),
+            ):
+                with owner.runtime.store.writing() as db:
+                    db.execute("UPDATE chats SET title = 'a\x1b[2Jb'")
+                    db.execute(
+                        "UPDATE chat_messages SET content = ?, sources_json = ?",
+                        ("one\x1b[31m\u202etwo", None if stored is None else json.dumps(stored)),
+                    )
+                outcome = owner.run("chat", action="read", chat_id=chat)
+                read = outcome.structured
+                answer = read["messages"][1]
+                for text in (outcome.text, json.dumps(read, ensure_ascii=False)):
+                    for hidden in ("\x1b", "\u202e", "javascript:"):
+                        self.assertNotIn(hidden, text)
+                self.assertEqual([source["url"] for source in answer["sources"]], urls)
+            for text in ("nonsense", "[" * 100_000):
+                with owner.runtime.store.writing() as db:
+                    db.execute("UPDATE chat_messages SET sources_json = ?", (text,))
+                read = owner.ok("chat", action="read", chat_id=chat)
+                self.assertEqual(read["messages"][1]["sources"], [])
 
 
 def new_job(project: int, **values: Any) -> pro.JobRow:
