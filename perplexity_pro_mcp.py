@@ -11810,7 +11810,9 @@ def logout(settings: Settings) -> str:
         return "Nobody is signed in to Perplexity Computer."
     try:
         for token in filter(None, (made.refresh, made.access)):
-            status, _ = _asked(settings, made.revoke_url, {"token": token, **_client_form(made)})
+            # An empty secret counts as none (RFC 6749, 2.3.1); one server insists on the word.
+            form = {"token": token, "client_secret": "", **_client_form(made)}
+            status, _ = _asked(settings, made.revoke_url, form)
             if status >= 400:
                 raise _broken("refused")
     except ToolError:
