@@ -11434,20 +11434,15 @@ def leave(status: int) -> NoReturn:
 # becomes of its answer; a refresh token is spent once, by a lock that all processes share. Tokens
 # go to their own issuer and resource only; the API key goes to neither.
 # Touches a listener on 127.0.0.1 and the browser, both in `computer login` only; files through
-# chapter 5, requests through chapter 6, and a thread each for the listener and a list fetched anew.
+# chapter 5, requests through chapter 6, and threads for the listener and for a list fetched anew.
 
 _SIGN_IN, _LIST, _LOCK = "computer.json", "computer-tools.json", "computer.lock"
-_LIST_LIFE_S = 3600.0
-_LOGIN_S = 300.0
-_PORTS = range(47810, 47900)
-_CALLBACK = "/callback"
+_LIST_LIFE_S, _LOGIN_S = 3600.0, 300.0
 _LOCK_S = 120.0  # as long as another process may take for a refresh
 _EARLY_S = 10.0  # a token that ends so soon counts as ended
 _SILENCE_S = 150.0  # the remote holds a call for two minutes
-_REMOTE_VERSION = "2025-06-18"
-_MAX_MESSAGE_BYTES = 8 * 1024 * 1024
-_MAX_FORM_BYTES = 10_000
-_MAX_FILE_BYTES = 200_000_000
+_PORTS, _CALLBACK = range(47810, 47900), "/callback"
+_MAX_MESSAGE_BYTES, _MAX_FORM_BYTES, _MAX_FILE_BYTES = 8 << 20, 10_000, 200_000_000
 _LOGIN_TODO = "run `perplexity-pro computer login` in a terminal"
 _THANKS = b"<!doctype html><title>Perplexity Computer</title><p>You may close this page.</p>\n"
 # What must not be sent twice. The other tools read, and may be asked again.
@@ -11474,24 +11469,6 @@ class SignIn(NamedTuple):
 # ---- Signing in
 
 
-def allowed_address(settings: Settings, url: Json) -> str:
-    """An address that was handed over, if it may be asked: https, or loopback from loopback."""
-    from urllib.parse import urlsplit
-
-    local = {"127.0.0.1", "::1", "localhost"}
-    try:
-        parts, home = urlsplit(url), urlsplit(settings.computer_url)
-        schemes = {"https", "http"} if {parts.hostname, home.hostname} <= local else {"https"}
-        good = parts.scheme in schemes and parts.hostname and "@" not in parts.netloc
-    except (ValueError, AttributeError, TypeError):
-        good = False
-    if not good or re.search(r"[^\x21-\x7e]", url):
-        raise _broken(
-            "Perplexity Computer named an address that is not https; nothing was sent to it"
-        )
-    return str(url)
-
-
 def _broken(what: str) -> ToolError:
     todo = "check PERPLEXITY_COMPUTER_URL, and this network for a gateway"
     return ToolError("unexpected_response", f"{what}; {todo}.")
@@ -11502,17 +11479,32 @@ def _sign_in_again() -> ToolError:
     return ToolError("authentication", words, status=401)
 
 
-def _asked(settings: Settings, url: str, form: Json = None, *, as_json: bool = False) -> Json:
-    """Status and object of a small reply: a document, or the answer to a form or an object."""
+def _allowed(settings: Settings, url: Json) -> str:
+    """An address that was handed over, if it may be asked: https, or loopback from loopback."""
+    from urllib.parse import urlsplit
+
+    local = {"127.0.0.1", "::1", "localhost"}
+    with contextlib.suppress(ValueError, AttributeError, TypeError):
+        parts, home = urlsplit(url), urlsplit(settings.computer_url)
+        schemes = {"https", "http"} if {parts.hostname, home.hostname} <= local else {"https"}
+        good = parts.scheme in schemes and parts.hostname and "@" not in parts.netloc
+        if good and not re.search(r"[^\x21-\x7e]", url):
+            return str(url)
+    raise _broken("Computer named an address that is not https; nothing was sent to it")
+
+
+def _asked(settings: Settings, url: Json, form: Json = None, kind: str = "") -> Json:
+    """Status and object of a small reply: a document, or the answer to a form or JSON object."""
     from urllib.parse import urlencode
 
-    kind = "application/json" if as_json else "application/x-www-form-urlencoded"
-    content = None if form is None else (json_text(form) if as_json else urlencode(form)).encode()
-    headers = (("Accept", "application/json"), *((("Content-Type", kind),) * (content is not None)))
+    headers, content = [("Accept", "application/json")], None
+    if form is not None:
+        content = (json_text(form) if kind else urlencode(form)).encode()
+        headers.append(("Content-Type", kind or "application/x-www-form-urlencoded"))
     outgoing = Outgoing(
-        "GET" if content is None else "POST",
-        url=allowed_address(settings, url),
-        headers=headers,
+        "GET" if form is None else "POST",
+        url=_allowed(settings, url),
+        headers=tuple(headers),
         content=content,
         read_timeout_s=settings.read_timeout_s,
         most_bytes=1 << 20,
@@ -11523,50 +11515,6 @@ def _asked(settings: Settings, url: str, form: Json = None, *, as_json: bool = F
     return response.status, body if isinstance(body, dict) else {}
 
 
-def _challenged(settings: Settings) -> dict[str, str]:
-    """The parameters of the challenge that a call without a token draws."""
-    hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": _hello(asks=False)}
-    outgoing = _to_remote(settings, "POST", hello)
-    with opened(settings, outgoing) as response:
-        header = response.headers["WWW-Authenticate"] or ""
-    if response.status != 401:
-        said = f"answered HTTP {response.status} instead of asking for a sign-in"
-        raise _broken(f"The address of Perplexity Computer {said}")
-    return dict(re.findall(r'(\w+)="([^"]*)"', header))
-
-
-def _discovered(settings: Settings) -> tuple[dict[str, Json], str]:
-    """The authorization server's metadata, checked, and the scope to ask for."""
-    from urllib.parse import urlsplit
-
-    challenge, home = _challenged(settings), urlsplit(settings.computer_url)
-    origin, known = f"{home.scheme}://{home.netloc}", "/.well-known/oauth-protected-resource"
-    named = challenge.get("resource_metadata", "")
-    if named and not named.startswith(f"{origin}/"):
-        raise _broken("The sign-in of Perplexity Computer is described at another host")
-    places = [named] if named else [f"{origin}{known}{home.path.rstrip('/')}", origin + known]
-    resource = _document(settings, places)
-    name, meant = resource.get("resource"), settings.computer_url.rstrip("/")
-    if not isinstance(name, str) or not f"{meant}/".startswith(f"{name.rstrip('/')}/"):
-        raise _broken("The sign-in at that address is meant for another resource")
-    issuer = next(iter(texts_in(resource, "authorization_servers")), "")
-    parts = urlsplit(allowed_address(settings, issuer))
-    at, path = f"{parts.scheme}://{parts.netloc}/.well-known/", parts.path.rstrip("/")
-    places = [f"{at}oauth-authorization-server{path}", f"{at}openid-configuration{path}"]
-    places += [f"{issuer.rstrip('/')}/.well-known/openid-configuration"] * bool(path)
-    found = _document(settings, places)
-    if found.get("issuer") != issuer:
-        raise _broken("The server that signs in names another issuer than itself")
-    if "S256" not in texts_in(found, "code_challenge_methods_supported"):
-        raise _broken("The server that signs in cannot protect the code (S256 is missing)")
-    for endpoint in ("authorization_endpoint", "token_endpoint"):
-        allowed_address(settings, found.get(endpoint))
-    scopes = texts_in(resource, "scopes_supported")
-    scopes = challenge["scope"].split() if challenge.get("scope") else scopes
-    offline = [s for s in texts_in(found, "scopes_supported") if s == "offline_access"]
-    return found, " ".join(dict.fromkeys([*scopes, *offline]))
-
-
 def _document(settings: Settings, places: list[str]) -> dict[str, Json]:
     """The first of several places that holds a JSON object."""
     for place in places:
@@ -11574,6 +11522,40 @@ def _document(settings: Settings, places: list[str]) -> dict[str, Json]:
         if status == 200 and body:
             return typing.cast("dict[str, Json]", body)
     raise _broken("Perplexity Computer does not say how to sign in")
+
+
+def _discovered(settings: Settings) -> tuple[dict[str, Json], str]:
+    """The authorization server's metadata, checked, and the scope to ask for."""
+    from urllib.parse import urlsplit
+
+    with opened(settings, _to_remote(settings, "POST", _HELLO)) as response:
+        header = response.headers["WWW-Authenticate"] or ""
+    if response.status != 401:
+        raise _broken(f"Computer answered HTTP {response.status} instead of asking for a sign-in")
+    challenge, home = dict(re.findall(r'(\w+)="([^"]*)"', header)), urlsplit(settings.computer_url)
+    origin, named = f"{home.scheme}://{home.netloc}", challenge.get("resource_metadata")
+    if named and not named.startswith(f"{origin}/"):
+        raise _broken("The sign-in of Perplexity Computer is described at another host")
+    known = f"{origin}/.well-known/oauth-protected-resource"
+    resource = _document(settings, [named] if named else [known + home.path.rstrip("/"), known])
+    name = text_in(resource, "resource") or "none"
+    if not f"{settings.computer_url.rstrip('/')}/".startswith(f"{name.rstrip('/')}/"):
+        raise _broken("The sign-in at that address is meant for another resource")
+    issuer = next(iter(texts_in(resource, "authorization_servers")), "")
+    parts = urlsplit(_allowed(settings, issuer))
+    known, path = f"{parts.scheme}://{parts.netloc}/.well-known/", parts.path.rstrip("/")
+    places = [f"{known}oauth-authorization-server{path}", f"{known}openid-configuration{path}"]
+    places += [f"{issuer.rstrip('/')}/.well-known/openid-configuration"] * bool(path)
+    found = _document(settings, places)
+    if found.get("issuer") != issuer:
+        raise _broken("The server that signs in names another issuer than itself")
+    if "S256" not in texts_in(found, "code_challenge_methods_supported"):
+        raise _broken("The server that signs in cannot protect the code (S256 is missing)")
+    for endpoint in ("authorization_endpoint", "token_endpoint"):
+        _allowed(settings, found.get(endpoint))
+    scopes = challenge.get("scope", "").split() or texts_in(resource, "scopes_supported")
+    offline = {"offline_access"}.intersection(texts_in(found, "scopes_supported"))
+    return found, " ".join(dict.fromkeys([*scopes, *offline]))
 
 
 def _client_id(settings: Settings, found: dict[str, Json], redirect: str) -> str:
@@ -11590,8 +11572,8 @@ def _client_id(settings: Settings, found: dict[str, Json], redirect: str) -> str
         "token_endpoint_auth_method": "none",
         "application_type": "native",
     }
-    status, body = _asked(settings, found["registration_endpoint"], client, as_json=True)
-    if status not in {200, 201} or not isinstance(body.get("client_id"), str):
+    status, body = _asked(settings, found["registration_endpoint"], client, "application/json")
+    if status not in {200, 201} or not text_in(body, "client_id"):
         raise _broken(f"The server did not register this client (HTTP {status})")
     return str(body["client_id"])
 
@@ -11605,10 +11587,9 @@ def _listener(state: str, arrive: Callable[[str], None]) -> Any:
         timeout = 10
 
         def do_GET(self) -> None:
-            own = "127.0.0.1:{}".format(typing.cast("Any", self.server).server_address[1])
-            place, _, query = self.path.partition("?")
-            fits = self.headers["Host"] == own and place == _CALLBACK
-            fits = fits and _query_of(query).get("state") == state
+            own = f"127.0.0.1:{typing.cast('Any', self.server).server_address[1]}"
+            fits = self.headers["Host"] == own and self.path.startswith(f"{_CALLBACK}?")
+            fits = fits and _told(self.path).get("state") == state
             self.send_response(200 if fits else 404)
             self.send_header("Content-Type", "text/html")
             self.send_header("Content-Length", str(len(_THANKS) * fits))
@@ -11634,25 +11615,18 @@ def _listener(state: str, arrive: Callable[[str], None]) -> Any:
     raise ToolError("internal_error", words)
 
 
-def _pass_on(pasted: Callable[[], str], arrive: Callable[[str], None]) -> None:
-    """What is pasted, if anything is: the end of the input does not end the wait."""
-    if text := pasted():
-        arrive(text)
-
-
-def _query_of(query: str) -> dict[str, str]:
+def _told(address: str) -> dict[str, str]:
+    """What the query of an address says."""
     from urllib.parse import parse_qsl
 
-    with contextlib.suppress(ValueError):
-        return dict(parse_qsl(query, max_num_fields=20))
-    return {}
+    return dict(parse_qsl(address.partition("?")[2]))
 
 
 def _code_in(address: str, state: str, found: Mapping[str, Json]) -> str:
     """The code in a redirect; what it says is believed only after state and issuer fit."""
-    said = _query_of(address.partition("?")[2])
-    told = "iss" in said or found.get("authorization_response_iss_parameter_supported") is True
-    if said.get("state") != state or (told and said.get("iss") != found["issuer"]):
+    said = _told(address)
+    names = "iss" in said or found.get("authorization_response_iss_parameter_supported") is True
+    if said.get("state") != state or (names and said.get("iss") != found["issuer"]):
         words = "That is not the answer to this sign-in: paste the whole address, or start again."
         raise ToolError("authentication", words)
     if "code" not in said:
@@ -11662,7 +11636,7 @@ def _code_in(address: str, state: str, found: Mapping[str, Json]) -> str:
 
 
 def login(
-    settings: Settings, show: Callable[[str], None], pasted: Callable[[], str], *, browser: bool
+    settings: Settings, show: Callable[[str], None], pasted: Iterable[str], *, browser: bool
 ) -> None:
     """Sign in: show the address to open, wait for the redirect or for one that is pasted."""
     import hashlib
@@ -11673,7 +11647,7 @@ def login(
 
     found, scope = _discovered(settings)
     state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
-    digest = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest())
+    digest = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
     arrived: queue.SimpleQueue[str] = queue.SimpleQueue()
     server = _listener(state, arrived.put)
     redirect = f"http://127.0.0.1:{server.server_address[1]}{_CALLBACK}"
@@ -11681,14 +11655,13 @@ def login(
     try:
         client = _client_id(settings, found, redirect)
         asked = {"response_type": "code", "client_id": client, "redirect_uri": redirect}
-        asked.update(code_challenge=digest.decode().rstrip("="), code_challenge_method="S256")
-        asked.update(
-            state=state, resource=settings.computer_url, **({"scope": scope} if scope else {})
-        )
+        asked.update(code_challenge=digest, code_challenge_method="S256", state=state)
+        asked.update(resource=settings.computer_url, **{"scope": scope} if scope else {})
         page = found["authorization_endpoint"]
         page = f"{page}{'&' if '?' in page else '?'}{urlencode(asked)}"
         show(page)
-        threading.Thread(target=_pass_on, args=(pasted, arrived.put), daemon=True).start()
+        reader = threading.Thread(target=list, args=(map(arrived.put, pasted),), daemon=True)
+        reader.start()  # the end of its input does not end the wait
         if browser:
             import webbrowser
 
@@ -11700,25 +11673,29 @@ def login(
     finally:
         server.shutdown()
         server.server_close()
-    form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect}
-    revoke = found.get("revocation_endpoint")
-    made = SignIn(
-        settings.computer_url,
-        found["issuer"],
-        found["token_endpoint"],
-        revoke if isinstance(revoke, str) else "",
-        client,
-    )
-    status, body = _asked(
-        settings, made.token_url, {**form, **_client_form(made), "code_verifier": verifier}
-    )
-    made = _with_tokens(made, body)
+    revoke = text_in(found, "revocation_endpoint") or ""
+    made = SignIn(settings.computer_url, found["issuer"], found["token_endpoint"], revoke, client)
+    form = {"grant_type": "authorization_code", "code": code, "code_verifier": verifier}
+    status, made = _with_tokens(settings, made, {**form, "redirect_uri": redirect})
     if not made.access:
         kind: Kind = "authentication" if status in {400, 401} else "unexpected_response"
         raise ToolError(kind, f"The server gave no token (HTTP {status}); start again.")
     with _locked(settings):
         _keep(settings, made)
     Computer(settings).fetch_list()
+
+
+def _with_tokens(settings: Settings, made: SignIn, form: dict[str, str]) -> tuple[int, SignIn]:
+    """The status of a token request, and the sign-in with what it brought."""
+    form = {**form, "client_id": made.client_id, "resource": made.resource}
+    status, body = _asked(settings, made.token_url, form)
+    access, life_s = text_in(body, "access_token") or "", body.get("expires_in")
+    bearer = str(body.get("token_type")).lower() == "bearer"
+    if not bearer or not re.fullmatch(r"[\x21-\x7e]+", access):
+        return status, made._replace(access="")
+    ends_at = time.time() + (life_s if isinstance(life_s, (int, float)) else 1e9)
+    refresh = text_in(body, "refresh_token") or made.refresh
+    return status, made._replace(access=access, refresh=refresh, expires_at=ends_at)
 
 
 @contextlib.contextmanager
@@ -11736,22 +11713,6 @@ def _keep(settings: Settings, made: SignIn) -> None:
     replace_file(own_path(settings, _SIGN_IN), json_text(made._asdict()))
 
 
-def _client_form(made: SignIn) -> dict[str, str]:
-    return {"client_id": made.client_id, "resource": made.resource}
-
-
-def _with_tokens(made: SignIn, body: Mapping[str, Json]) -> SignIn:
-    """The sign-in with the tokens of a reply, if it has any."""
-    access, refresh, life_s = (body.get(n) for n in ("access_token", "refresh_token", "expires_in"))
-    if not isinstance(access, str) or not re.fullmatch(r"[\x21-\x7e]+", access):
-        return made
-    if str(body.get("token_type")).lower() != "bearer":
-        return made
-    ends_at = time.time() + (life_s if isinstance(life_s, (int, float)) else 1e9)
-    again = refresh if isinstance(refresh, str) and refresh else made.refresh
-    return made._replace(access=access, refresh=again, expires_at=ends_at)
-
-
 def signed_in(settings: Settings) -> SignIn | None:
     """The sign-in at the address of the settings, with or without tokens that work."""
     try:
@@ -11765,107 +11726,113 @@ def signed_in(settings: Settings) -> SignIn | None:
 def usable_sign_in(settings: Settings, refused: str = "") -> SignIn:
     """A sign-in whose token is neither over nor the one just refused, refreshed if need be."""
 
-    def usable(made: SignIn | None) -> bool:
-        ends_at = time.time() + _EARLY_S
-        return made is not None and made.access not in {"", refused} and made.expires_at > ends_at
+    def usable(made: SignIn) -> bool:
+        return made.access not in {"", refused} and made.expires_at > time.time() + _EARLY_S
 
     made = signed_in(settings)
-    if made is None or not (made.access or made.refresh):
-        raise _sign_in_again()
-    if usable(made):
-        return made
+    if made is None or usable(made):
+        return _required(made)
     with _locked(settings):
-        made = signed_in(settings)  # another process may have been faster
-        if made is None or not (usable(made) or made.refresh):
+        made = _required(signed_in(settings))  # another process may have been faster
+        if usable(made):
+            return made
+        if not made.refresh:
             raise _sign_in_again()
-        return made if usable(made) else _refreshed(settings, made)
+        # Spent before it is sent, so that not even a death in between sends it twice.
+        _keep(settings, made._replace(access="", refresh=""))
+        form = {"grant_type": "refresh_token", "refresh_token": made.refresh}
+        try:
+            _, fresh = _with_tokens(settings, made, form)
+        except ToolError as error:
+            if error.sent:
+                raise _sign_in_again() from None
+            _keep(settings, made)
+            raise
+        if not fresh.access:
+            raise _sign_in_again()
+        _keep(settings, fresh)
+        return fresh
 
 
-def _refreshed(settings: Settings, made: SignIn) -> SignIn:
-    """Spend the refresh token: marked before it is sent, so that no death sends it again."""
-    _keep(settings, made._replace(access="", refresh=""))
-    form = {"grant_type": "refresh_token", "refresh_token": made.refresh, **_client_form(made)}
-    try:
-        _, body = _asked(settings, made.token_url, form)
-    except ToolError as error:
-        if error.sent:
-            raise _sign_in_again() from None
-        _keep(settings, made)
-        raise
-    fresh = _with_tokens(made._replace(access=""), body)
-    if not fresh.access:
+def _required(made: SignIn | None) -> SignIn:
+    if made is None:
         raise _sign_in_again()
-    _keep(settings, fresh)
-    return fresh
+    return made
 
 
 def logout(settings: Settings) -> str:
     """Forget the sign-in here, and at its server where that takes it; a sentence about both."""
-    made, words = signed_in(settings), "Signed out"
-    with _locked(settings):
-        for name in (_SIGN_IN, _LIST, _LOCK):
-            with contextlib.suppress(OSError):
-                remove_own(settings, name)
+    names, words = (_SIGN_IN, _LIST, _LOCK), "Signed out."
+    made = signed_in(settings)
+    if any(stamp_of(*(own_path(settings, name) for name in names))):
+        with _locked(settings):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    remove_own(settings, name)
     if made is None:
         return "Nobody is signed in to Perplexity Computer."
     try:
         for token in filter(None, (made.refresh, made.access)):
             # An empty secret counts as none (RFC 6749, 2.3.1); one server insists on the word.
-            form = {"token": token, "client_secret": "", **_client_form(made)}
-            status, _ = _asked(settings, made.revoke_url, form)
-            if status >= 400:
-                raise _broken("refused")
+            form = {"token": token, "client_id": made.client_id, "client_secret": ""}
+            if _asked(settings, made.revoke_url, form)[0] >= 400:
+                raise _broken("The server refused")
     except ToolError:
-        words = (
-            "Signed out here; the server did not take the tokens back, so they end by themselves"
-        )
-    return f"{words}."
+        words = "Signed out here; the server did not take the tokens back, they end by themselves."
+    return words
 
 
 # ---- Speaking to the remote
 
-
-def _hello(*, asks: bool) -> dict[str, Json]:
-    return {
-        "protocolVersion": _REMOTE_VERSION,
-        "capabilities": {"elicitation": {}} if asks else {},
+_HELLO: dict[str, Json] = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
         "clientInfo": {"name": NAME, "version": __version__},
-    }
+    },
+}
 
 
-def _to_remote(settings: Settings, method: str, body: Json, *headers: tuple[str, str]) -> Outgoing:
+def _to_remote(settings: Settings, method: str, body: Json, **headers: str) -> Outgoing:
     """A request to the remote's own address."""
-    accept = "application/json, text/event-stream" if body else "text/event-stream"
-    kind = (("Content-Type", "application/json"),) * (body is not None)
-    return Outgoing(
-        method,
-        url=settings.computer_url,
-        headers=(("Accept", accept), *kind, *headers),
-        content=None if body is None else json_text(body).encode("utf-8", "replace"),
-        read_timeout_s=_SILENCE_S,
-        most_bytes=_MAX_MESSAGE_BYTES,
-    )
+    sent = {"Accept": f"{'application/json, ' if body else ''}text/event-stream", **headers}
+    sent.update({"Content-Type": "application/json"} if body else {})
+    content = json_text(body).encode("utf-8", "replace") if body else None
+    outgoing = Outgoing(method, url=settings.computer_url, headers=tuple(sent.items()))
+    outgoing = outgoing._replace(read_timeout_s=_SILENCE_S, most_bytes=_MAX_MESSAGE_BYTES)
+    return outgoing._replace(content=content)
 
 
-class Session(NamedTuple):
-    """What one `initialize` agreed on; the id is empty where the remote keeps no sessions."""
+def _pass(settings: Settings, outgoing: Outgoing) -> None:
+    with contextlib.suppress(ToolError), opened(settings, outgoing):
+        pass  # its status says nothing that could be acted on
 
-    id: str
-    version: str
-    asks: bool  # the remote may ask the user
+
+class _Session(NamedTuple):
+    """What one `initialize` agreed on, for the sign-in that is used now."""
+
+    made: SignIn
+    headers: dict[str, str]
+
+    def to_remote(self, settings: Settings, method: str, body: Json, **more: str) -> Outgoing:
+        token = {"Authorization": f"Bearer {self.made.access}"}
+        return _to_remote(settings, method, body, **token, **self.headers, **more)
+
+    def tell(self, settings: Settings, **body: Json) -> None:
+        """Send what has no answer: a notification, or the reply to a question."""
+        _pass(settings, self.to_remote(settings, "POST", {"jsonrpc": "2.0", **body}))
 
 
 class Computer:
-    """The remote server as this process knows it: its tools and the sessions with it.
-
-    The lock guards the two; it is never held while the network is asked.
-    """
+    """The remote server as this process knows it: its tools and the sessions with it."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._lock = threading.Lock()
         self._ids = iter(range(1, sys.maxsize))
-        self._sessions: dict[bool, Session] = {}
+        self._sessions: dict[bool, dict[str, str]] = {}  # their headers, by whether it may ask
         self._stamp: tuple[int, ...] | None = None
         self._listed_at, self._tools, self._fetching = 0.0, dict[str, Tool](), False
 
@@ -11873,177 +11840,146 @@ class Computer:
         """End the sessions, if that takes no time."""
         made = signed_in(self.settings) if self._sessions else None
         hasty = self.settings._replace(connect_timeout_s=0.5)
-        for session in [*self._sessions.values()] if made else []:
-            outgoing = self._outgoing(typing.cast("SignIn", made), session, "DELETE", None)
-            self._send(hasty, outgoing._replace(read_timeout_s=0.5))
+        for headers in [*self._sessions.values()] if made else []:
+            session = _Session(typing.cast("SignIn", made), headers)
+            _pass(hasty, session.to_remote(hasty, "DELETE", None)._replace(read_timeout_s=0.5))
 
     def ask(
         self,
-        call: Call | None,
         method: str,
         params: Json,
-        *,
+        call: Call | None = None,
         look: Callable[[], None] | None = None,
+        *,
         repeat: bool = True,
     ) -> Json:
         """The result of a request; without `repeat` it reaches the remote once, ever."""
-        asks = call is not None and call.elicit is not None
-        refused, last = "", ToolError("internal_error", "")
+        asks, refused, lost = bool(call and call.elicit), "", _sign_in_again()
         for _ in range(2):
-            made, session = usable_sign_in(self.settings, refused), self._sessions.get(asks)
+            made, headers = usable_sign_in(self.settings, refused), self._sessions.get(asks)
             request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
             try:
-                session = session or self._begun(made, asks=asks)
-                return self._answer((made, session), request, call, look)
+                headers = headers or self._begun(made, asks=asks)
+                reply = _cleaned(self._answer(_Session(made, headers), request, call, look), made)
             except ToolError as error:
-                last, refused = error, made.access if error.status == 401 else ""
-            with self._lock:
-                if last.status == 404 and self._sessions.get(asks) is session:
-                    del self._sessions[asks]
-            if not (last.status == 401 or (repeat and last.status == 404)):
-                break
-        raise _sign_in_again() if last.status == 401 else last
+                lost, refused = error, made.access if error.status == 401 else ""
+                if error.status == 404 and self._sessions.get(asks) is headers:
+                    self._sessions.pop(asks, None)
+                if error.status == 401 or (repeat and error.status == 404):
+                    continue
+                raise
+            if isinstance(reply.get("result"), dict):
+                return reply["result"]
+            said = error_text(text_in(object_in(reply, "error"), "message") or "", None)
+            raise ToolError("invalid_request", f'Computer refused the call, saying "{said}".')
+        raise _sign_in_again() if lost.status == 401 else lost
 
-    def _begun(self, made: SignIn, *, asks: bool) -> Session:
-        """A new session."""
-        hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": _hello(asks=asks)}
-        with opened(self.settings, self._outgoing(made, None, "POST", hello)) as response:
-            _refuse(response, has_session=False)
+    def _begun(self, made: SignIn, *, asks: bool) -> dict[str, str]:
+        """The headers of a new session."""
+        params = {**_HELLO["params"], "capabilities": {"elicitation": {}} if asks else {}}
+        outgoing = _Session(made, {}).to_remote(self.settings, "POST", {**_HELLO, "params": params})
+        with opened(self.settings, outgoing) as response:
+            _refuse(response)
             number = response.headers["Mcp-Session-Id"] or ""
-            reply = next((m for _, m in _messages(response) if m.get("id") == 0), {})
+            reply = next((m for m in _messages(response, []) if m.get("id") == 0), {})
         version = text_in(object_in(reply, "result"), "protocolVersion")
         if version not in LEGACY_VERSIONS:
             raise _broken("Perplexity Computer speaks no version of the protocol known here")
-        session = Session(number if number.isascii() else "", version, asks)
-        self._tell(made, session, {"method": "notifications/initialized"})
-        with self._lock:
-            return self._sessions.setdefault(asks, session)
-
-    def _outgoing(
-        self, made: SignIn, session: Session | None, method: str, body: Json, last_id: str = ""
-    ) -> Outgoing:
-        headers = [("Authorization", f"Bearer {made.access}")]
-        if session:
-            headers.append(("MCP-Protocol-Version", session.version))
-            headers += [("Mcp-Session-Id", session.id)] if session.id else []
-        headers += [("Last-Event-ID", last_id)] if last_id else []
-        return _to_remote(self.settings, method, body, *headers)
-
-    def _tell(self, made: SignIn, session: Session, body: dict[str, Json]) -> None:
-        """Send what has no answer: a notification, or the reply to a question."""
-        outgoing = self._outgoing(made, session, "POST", {"jsonrpc": "2.0", **body})
-        self._send(self.settings, outgoing)
-
-    def _send(self, settings: Settings, outgoing: Outgoing) -> None:
-        with contextlib.suppress(ToolError), opened(settings, outgoing):
-            pass  # the status says nothing that could be acted on
+        headers = {
+            "MCP-Protocol-Version": version,
+            **({"Mcp-Session-Id": number} if number else {}),
+        }
+        _Session(made, headers).tell(self.settings, method="notifications/initialized")
+        return self._sessions.setdefault(asks, headers)
 
     def _answer(
         self,
-        way: tuple[SignIn, Session],
+        session: _Session,
         request: dict[str, Json],
         call: Call | None,
         look: Callable[[], None] | None,
     ) -> Json:
-        """Send a request and follow its stream, once more from where it was cut."""
-        made, session = way
-        last_id, lost = "", ToolError("network_timeout", "The connection was cut.", sent=True)
+        """The reply to a request, whose stream is followed once more from where it was cut."""
+        numbers: list[str] = []  # of the events that came
+        lost = ToolError("network_timeout", "The connection was cut.", sent=True)
         for method in ("POST", "GET"):
-            body = request if method == "POST" else None
-            outgoing = self._outgoing(made, session, method, body, last_id)._replace(look=look)
+            body, last = (
+                (request, {}) if method == "POST" else (None, {"Last-Event-ID": numbers[-1]})
+            )
+            outgoing = session.to_remote(self.settings, method, body, **last)
             try:
-                with opened(self.settings, outgoing) as response:
-                    _refuse(response, has_session=bool(session.id))
-                    for number, message in _messages(response):
-                        last_id = number or last_id
+                with opened(self.settings, outgoing._replace(look=look)) as response:
+                    _refuse(response)
+                    for message in _messages(response, numbers):
                         if message.get("id") == request["id"] and "method" not in message:
-                            return _result_in(message, made)
-                        self._heed(made, session, message, call)
+                            return message
+                        self._heed(session, message, call)
             except ToolError as error:
                 if method == "POST" and (error.status or not error.sent):
                     raise
                 lost = error if method == "POST" else lost
             except Cancelled:
                 told = {"requestId": request["id"], "reason": "cancelled"}
-                self._tell(made, session, {"method": "notifications/cancelled", "params": told})
+                session.tell(self.settings, method="notifications/cancelled", params=told)
                 raise
-            if not last_id:
+            if not numbers:
                 break
         raise lost
 
-    def _heed(
-        self, made: SignIn, session: Session, message: dict[str, Json], call: Call | None
-    ) -> None:
+    def _heed(self, session: _Session, message: dict[str, Json], call: Call | None) -> None:
         """Progress, or a question of the remote."""
-        method, params = message.get("method"), object_in(message, "params")
-        if method == "notifications/progress" and call and text_in(params, "message"):
-            call.report(one_line(_cleaned(text_in(params, "message"), made), 200))
-        if not isinstance(method, str) or "id" not in message:
+        params = _cleaned(object_in(message, "params"), session.made)
+        if message.get("method") == "notifications/progress" and call:
+            call.report(one_line(str(params.get("message") or "Working"), 200))
+        if "id" not in message or "method" not in message:
             return
         reply: dict[str, Json] = {"error": {"code": -32601, "message": "Method not found"}}
-        if method == "ping":
+        if message["method"] == "ping":
             reply = {"result": {}}
-        elif method == "elicitation/create":
-            form = _form_in(_cleaned(params, made)) if call and call.elicit else None
-            answer: Json = {"action": "cancel"}
-            if form and call and call.elicit and not call.cancelled.is_set():
-                answer = call.elicit(form)
-            reply = {"result": answer}
-        self._tell(made, session, {"id": message["id"], **reply})
-
-    # -- the list
+        elif message["method"] == "elicitation/create":
+            form, elicit = _form_in(params), call.elicit if call else None
+            asks = form and elicit and call and not call.cancelled.is_set()
+            reply = {"result": elicit(form) if form and elicit and asks else {"action": "cancel"}}
+        session.tell(self.settings, id=message["id"], **reply)
 
     def tools(self) -> dict[str, Tool]:
         """The remote's tools, as they were listed last; none where nobody is signed in."""
-        if not self.settings.computer:
-            return {}
-        stamp = stamp_of(own_path(self.settings, _SIGN_IN), own_path(self.settings, _LIST))
-        if stamp != self._stamp:
-            self._listed_at, found = self._read_list()
+        stamp = stamp_of(*(own_path(self.settings, name) for name in (_SIGN_IN, _LIST)))
+        if self.settings.computer and stamp != self._stamp:
+            self._stamp, found, made = stamp, dict[str, Tool](), signed_in(self.settings)
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                kept = read_json(read_text(own_path(self.settings, _LIST), 1 << 20))
+                if made and kept["resource"] == made.resource:
+                    found = {one["name"]: self._tool_of(one) for one in _kept_tools(kept["tools"])}
+                    found.update(COMPUTER_TOOLS)
+                    self._listed_at = float(kept["fetched_at"])
             # The same object while they are the same: that is how a change is noticed.
             if [tool.entry for tool in found.values()] != [t.entry for t in self._tools.values()]:
                 self._tools = found
-            self._stamp = stamp
         if self._tools and time.time() - self._listed_at > _LIST_LIFE_S and not self._fetching:
             self._fetching = True
             threading.Thread(target=self._fetch_again, name="computer", daemon=True).start()
         return self._tools
 
-    def _read_list(self) -> tuple[float, dict[str, Tool]]:
-        made = signed_in(self.settings)
-        try:
-            kept = read_json(read_text(own_path(self.settings, _LIST), 1 << 20))
-        except (OSError, ValueError):
-            kept = None
-        if made is None or text_in(kept, "resource") != made.resource:
-            return 0.0, {}
-        tools = {entry["name"]: self._tool_of(entry) for entry in _kept_tools(kept["tools"])}
-        at = kept.get("fetched_at")
-        return at if isinstance(at, float) else 0.0, {**tools, **COMPUTER_TOOLS}
-
     def _tool_of(self, entry: dict[str, Json]) -> Tool:
         """A tool that passes its call on."""
-        name, title = entry["name"], entry["title"]
-        words = entry["description"]
+        name, words = entry["name"], entry["description"]
 
         def handler(call: Call, args: dict[str, Json]) -> RemoteResult:
-            return self.forward(call, name, args)
+            return self._forward(call, name, args)
 
-        hints = Effects(open_world=True)
-        return Tool(name, title, words, "", "", hints, ({},), handler, entry=entry)
+        return Tool(name, entry["title"], words, "", "", Effects(), ({},), handler, entry=entry)
 
     def fetch_list(self) -> None:
         """Ask for the list and keep what can be offered of it."""
-        entries: list[Json] = []
-        cursor: Json = None
+        entries, cursor = list[Json](), dict[str, Json]()
         for _ in range(20):
-            page = self.ask(None, "tools/list", {"cursor": cursor} if cursor else {})
-            found = page.get("tools")
-            if not isinstance(found, list):
+            page = self.ask("tools/list", cursor)
+            if not isinstance(page.get("tools"), list):
                 raise _broken("Perplexity Computer sent no list of tools")
-            entries += found
-            cursor = page.get("nextCursor")
-            if not isinstance(cursor, str):
+            entries += page["tools"]
+            cursor = {"cursor": page.get("nextCursor")}
+            if not isinstance(cursor["cursor"], str):
                 break
         listed = {"resource": self.settings.computer_url, "fetched_at": time.time()}
         kept = json_text({**listed, "tools": _kept_tools(entries)})
@@ -12052,14 +11988,26 @@ class Computer:
                 replace_file(own_path(self.settings, _LIST), kept)
 
     def _fetch_again(self) -> None:
-        with contextlib.suppress(ToolError, OSError):
+        with contextlib.suppress(ToolError):
             self.fetch_list()
         self._listed_at, self._fetching = time.time(), False
 
-    # -- calls
-
-    def forward(self, call: Call, name: str, arguments: dict[str, Json]) -> RemoteResult:
+    def _forward(self, call: Call, name: str, arguments: dict[str, Json]) -> RemoteResult:
         """Pass a call on as a request that costs no dollars; a late result becomes a job."""
+
+        def send(request: PaidRequest) -> Reply:
+            def look() -> None:
+                if request.withdrawn or (request.given_up.is_set() and not request.kept):
+                    raise Cancelled
+
+            request.pause(0)
+            began, result = time.monotonic(), _WITHDRAWN
+            try:
+                result = self.call_tool(call, name, arguments, look)
+            except Cancelled:
+                if not request.withdrawn:
+                    raise
+            return Reply(200, result, None, round(1000 * (time.monotonic() - began)))
 
         def read(reply: Reply) -> ParsedReply:
             try:
@@ -12074,30 +12022,11 @@ class Computer:
             title=one_line(str(arguments.get("message") or name), 200),
             read=read,
             keep=lambda reply: reply.value.stored(),
-            send=lambda request: self._sent(call, name, arguments, request),
+            send=send,
             estimate_nano=0,
         )
         reply = paid_post(call, plan, DEFAULT_PROJECT)
         return typing.cast("RemoteResult", reply.value).fitted(call, reply)
-
-    def _sent(
-        self, call: Call, name: str, arguments: dict[str, Json], request: PaidRequest
-    ) -> Reply:
-        """Have the remote do it; cancelled there where nobody wants it any more."""
-
-        def look() -> None:
-            if request.withdrawn or (request.given_up.is_set() and not request.kept):
-                raise Cancelled
-
-        request.pause(0)
-        began = time.monotonic()
-        try:
-            result = self.call_tool(call, name, arguments, look)
-        except Cancelled:
-            if not request.withdrawn:
-                raise
-            result = {"structuredContent": {"event": "cancelled", "text": "Cancelled on request."}}
-        return Reply(200, result, None, round(1000 * (time.monotonic() - began)))
 
     def call_tool(
         self,
@@ -12112,17 +12041,18 @@ class Computer:
             params["_meta"] = {"progressToken": f"{name}-{time.time_ns()}"}
         sends, thread = _SENDING.match(name) is not None, arguments.get("thread_id")
         try:
-            return self.ask(call, "tools/call", params, look=look, repeat=not sends)
+            return self.ask("tools/call", params, call, look, repeat=not sends)
         except ToolError as error:
             if not error.sent:
                 raise
-            if not sends:
-                raise ToolError(error.kind, f"{error.message} Call again.") from None
-            where = f"call read_thread with thread_id {thread}"
-            if not thread:
-                where = "look for it among the threads on https://www.perplexity.ai"
-            words = f"{error.message} The task may be running: {where}; do not send it again."
+            where = "look for it among the threads on https://www.perplexity.ai"
+            where = f"call read_thread with thread_id {thread}" if thread else where
+            todo = f"The task may be running: {where}; do not send it again."
+            words = f"{error.message} {todo if sends else 'Call again.'}"
             raise ToolError(error.kind, words, sent=True) from None
+
+
+_WITHDRAWN = {"structuredContent": {"event": "cancelled", "text": "Cancelled on request."}}
 
 
 def with_computer(runtime: Runtime) -> Runtime:
@@ -12131,54 +12061,44 @@ def with_computer(runtime: Runtime) -> Runtime:
     return runtime
 
 
-def _refuse(response: Any, *, has_session: bool) -> None:
+_REFUSALS: dict[int, tuple[Kind, str]] = {  # by the status, else by its first digit, else 0
+    401: ("authentication", f"The sign-in to Perplexity Computer has ended: {_LOGIN_TODO}."),
+    403: ("forbidden", f"This sign-in may not do that; {_LOGIN_TODO} to agree to more."),
+    404: ("not_found", "The session was lost and nothing was done; call again."),
+    429: ("rate_limited", "Computer takes no more now; wait {after:.0f} s, then call again."),
+    3: ("unexpected_response", "The address of Computer redirects, which is not followed."),
+    5: ("upstream_failure", "Computer failed to answer (HTTP {status})."),
+    0: ("unexpected_response", "Computer did not take the request (HTTP {status})."),
+}
+
+
+def _refuse(response: Any) -> None:
     """Raise what a status other than success means."""
-    status = response.status
-    if 200 <= status < 300:
-        return
-    after_s = read_retry_after(response.headers["Retry-After"]) or 60.0
-    words: dict[int, tuple[Kind, str]] = {
-        401: ("authentication", f"The sign-in to Perplexity Computer has ended: {_LOGIN_TODO}."),
-        403: ("forbidden", f"This sign-in may not do that; {_LOGIN_TODO} to agree to more."),
-        404: ("not_found", "The session was lost and nothing was done; call again."),
-        429: (
-            "rate_limited",
-            f"Computer takes no more now; wait {after_s:.0f} s, then call again.",
-        ),
-        3: ("unexpected_response", "The address of Computer redirects, which is not followed."),
-        5: ("upstream_failure", f"Computer failed to answer (HTTP {status})."),
-        0: ("unexpected_response", f"Computer did not take the request (HTTP {status})."),
-    }
-    kind, sentence = words.get(status) or words.get(status // 100) or words[0]
-    known = status if status != 404 or has_session else None
-    raise ToolError(kind, sentence, status=known, sent=status >= 500)
+    status, after_s = response.status, read_retry_after(response.headers["Retry-After"]) or 60.0
+    if not 200 <= status < 300:
+        kind, words = _REFUSALS.get(status) or _REFUSALS.get(status // 100) or _REFUSALS[0]
+        words = words.format(status=status, after=after_s)
+        raise ToolError(kind, words, status=status, sent=status >= 500)
 
 
-def _messages(response: Any) -> Iterator[tuple[str, dict[str, Json]]]:
-    """The messages of a reply, each with the id of its event: one object, or a stream of them."""
-    kind = (response.headers["Content-Type"] or "").lower()
-    if "event-stream" not in kind:
+def _messages(response: Any, numbers: list[str]) -> Iterator[dict[str, Json]]:
+    """The messages of a reply, one object or a stream of them; notes the ids of the events."""
+    if "event-stream" not in (response.headers["Content-Type"] or "").lower():
         try:
             found = read_json(response.read())
         except ValueError:
             words = "Computer, or a gateway before it, answered with something that is not JSON."
             raise ToolError("unexpected_response", words, sent=True) from None
-        yield from [("", found)] if isinstance(found, dict) else []
+        yield from [found] if isinstance(found, dict) else []
         return
-    number, data = "", list[bytes]()
-    for line in iter(response.readline, b""):
-        field, _, value = line.rstrip(b"\r\n").partition(b":")
-        value = value.removeprefix(b" ")
-        if field == b"data":
-            data.append(value)
-        elif field == b"id" and re.fullmatch(rb"[\x21-\x7e]+", value):
-            number = value.decode()
-        elif not line.strip() and data:
-            with contextlib.suppress(ValueError):
-                found = read_json(b"\n".join(data))
-                if isinstance(found, dict):
-                    yield number, found
-            data = []
+
+    def lines() -> Iterator[bytes]:
+        for line in iter(response.readline, b""):
+            if found := re.match(rb"id: ?([\x21-\x7e]+)\s*$", line):
+                numbers.append(found[1].decode())
+            yield line
+
+    yield from read_events(lines())
 
 
 def _cleaned(value: Json, made: SignIn) -> Json:
@@ -12186,28 +12106,14 @@ def _cleaned(value: Json, made: SignIn) -> Json:
     return jsonable(scrubbed(scrubbed(value, made.access, without_hidden), made.refresh))
 
 
-def _result_in(message: dict[str, Json], made: SignIn) -> dict[str, Json]:
-    """The result in a reply, cleaned; ToolError for an error."""
-    message = _cleaned(message, made)
-    if isinstance(message.get("result"), dict):
-        return typing.cast("dict[str, Json]", message["result"])
-    said = error_text(text_in(object_in(message, "error"), "message") or "", None)
-    raise ToolError("invalid_request", f'Computer refused the call, saying "{said}".')
-
-
 # ---- What comes from outside, made fit to be shown
 
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-_ONE_SCHEMA = ("items", "contains", "not", "if", "then", "else", "propertyNames")
-_NO_ROOT = {
-    "anyOf",
-    "oneOf",
-    "allOf",
-    "not",
-    "if",
-    "then",
-    "else",
-}  # several clients drop such tools
+_SCHEMAS_IN = {"properties", "patternProperties", "$defs", "definitions"}  # by name
+_SCHEMA_AT = {"items", "contains", "not", "if", "then", "else", "propertyNames"}
+_SCHEMA_LIST = {"anyOf", "oneOf", "allOf", "prefixItems"}
+_FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # another name costs some clients the whole tool
+_OF_A_FIELD = "type title description default enum enumNames format minLength maxLength minimum"
 
 
 def texts_in(body: Json, name: str) -> list[str]:
@@ -12215,14 +12121,12 @@ def texts_in(body: Json, name: str) -> list[str]:
     return [item for item in list_in(body, name) if isinstance(item, str)]
 
 
-def _kept_tools(found: Json) -> list[dict[str, Json]]:
+def _kept_tools(found: list[Json]) -> list[dict[str, Json]]:
     """The definitions that every client can take, within bounds; the others are left out."""
-    kept: list[dict[str, Json]] = []
-    taken, room = {name.lower() for name in TOOLS}, 200_000
-    for entry in found if isinstance(found, list) else []:
-        definition = _kept_tool(entry)
-        size = len(json_text(definition)) if definition else 0
-        if definition and definition["name"].lower() not in taken and size <= min(room, 16_000):
+    kept, taken, room = list[dict[str, Json]](), {name.lower() for name in TOOLS}, 200_000
+    for definition in filter(None, map(_kept_tool, found)):
+        size = len(json_text(definition))
+        if definition["name"].lower() not in taken and size <= min(room, 16_000):
             kept.append(definition)
             taken.add(definition["name"].lower())
             room -= size
@@ -12235,39 +12139,29 @@ def _kept_tool(entry: Json) -> dict[str, Json] | None:
     named = re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) and not name.lower().startswith(PREFIX)
     if not named or schema.get("type") != "object" or flaw_in(entry):
         return None
-    schema = {
-        n: v
-        for n, v in _schema(scrubbed(schema, None, without_hidden)).items()
-        if n not in _NO_ROOT
-    }
+    schema = _schema(scrubbed(schema, None, without_hidden))
+    for word in _SCHEMA_LIST | {"not", "if", "then", "else"}:  # several clients drop such tools
+        schema.pop(word, None)
     fields = {n: v for n, v in object_in(schema, "properties").items() if _FIELD.fullmatch(n)}
-    required = texts_in(schema, "required")
-    if not fields.keys() >= set(required):
+    schema.update(properties=fields, required=texts_in(schema, "required"))
+    if not fields.keys() >= set(schema["required"]):
         return None
-    hints = object_in(entry, "annotations")
-    title = one_line(text_in(entry, "title") or name, 100)
+    title, hints = one_line(text_in(entry, "title") or name, 100), object_in(entry, "annotations")
     words = cut(without_hidden(text_in(entry, "description") or title), 2000)
-    return {
-        "name": name,
-        "title": title,
-        "description": words,
-        "inputSchema": {**schema, "properties": fields, "required": required},
-        "annotations": {n: hints[n] for n in _HINTS if isinstance(hints.get(n), bool)},
-    }
-
-
-_FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # another name costs some clients the whole tool
+    kept = {n: hints[n] for n in _HINTS if isinstance(hints.get(n), bool)}
+    about = {"name": name, "title": title, "description": words}
+    return {**about, "inputSchema": schema, "annotations": kept}
 
 
 def _schema(value: Json) -> dict[str, Json]:
     """A schema without boolean ones inside, which cost some clients the whole list."""
     schema = dict(value) if isinstance(value, dict) else {}
     for word, inner in schema.items():
-        if word in {"properties", "patternProperties", "$defs", "definitions"}:
+        if word in _SCHEMAS_IN:
             schema[word] = {name: _schema(object_in(inner, name)) for name in inner or ()}
-        elif word in _ONE_SCHEMA or (word == "additionalProperties" and inner not in (True, False)):
+        elif word in _SCHEMA_AT or (word == "additionalProperties" and isinstance(inner, dict)):
             schema[word] = _schema(inner)
-        elif word in {"anyOf", "oneOf", "allOf", "prefixItems"}:
+        elif word in _SCHEMA_LIST:
             schema[word] = [_schema(one) for one in inner] if isinstance(inner, list) else []
     return schema
 
@@ -12275,39 +12169,29 @@ def _schema(value: Json) -> dict[str, Json]:
 def _form_in(params: dict[str, Json]) -> dict[str, Json] | None:
     """A question as a form that every version of the protocol knows; None where it is none."""
     message, schema = text_in(params, "message"), object_in(params, "requestedSchema")
-    if message is None or len(json_text(params)) > _MAX_FORM_BYTES or params.get("mode") == "url":
+    too_large = len(json_text(params)) > _MAX_FORM_BYTES
+    if message is None or too_large or params.get("mode") == "url":
         return None
-    fields = {n: _field(v) for n, v in object_in(schema, "properties").items()}
-    required, usable = texts_in(schema, "required"), {n: v for n, v in fields.items() if v}
-    if not usable.keys() >= set(required):
-        return None
-    asked = {"type": "object", "properties": usable, "required": required}
-    return {"message": message, "requestedSchema": asked}
+    fields, required = dict[str, Json](), texts_in(schema, "required")
+    for name, given in object_in(schema, "properties").items():
+        if text_in(given, "type") not in {"string", "number", "integer", "boolean"}:
+            continue
+        options = [one for one in list_in(given, "oneOf") if isinstance(one, dict)]
+        fields[name] = {n: v for n, v in given.items() if n in f"{_OF_A_FIELD} maximum".split()}
+        if options:
+            titles = [str(one.get("title", one.get("const"))) for one in options]
+            enum = [str(one.get("const")) for one in options]
+            fields[name].update(enum=enum, enumNames=titles)
+    asked = {"type": "object", "properties": fields, "required": required}
+    return (
+        {"message": message, "requestedSchema": asked} if fields.keys() >= set(required) else None
+    )
 
-
-def _field(given: Json) -> dict[str, Json] | None:
-    """One field of a form, flat; None for a list or an object."""
-    if not isinstance(given, dict) or given.get("type") not in _KEPT_OF_FIELD:
-        return None
-    kept = {n: v for n, v in given.items() if n in {"type", "title", "description", "default"}}
-    kept.update({n: given[n] for n in _KEPT_OF_FIELD[given["type"]] if n in given})
-    options = [one for one in list_in(given, "oneOf") if isinstance(one, dict)]
-    if options:
-        kept["enum"] = [str(one.get("const")) for one in options]
-        kept["enumNames"] = [str(one.get("title", one.get("const"))) for one in options]
-    return kept
-
-
-_KEPT_OF_FIELD: dict[str, tuple[str, ...]] = {
-    "string": ("enum", "enumNames", "format", "minLength", "maxLength"),
-    "number": ("minimum", "maximum"),
-    "integer": ("minimum", "maximum"),
-    "boolean": (),
-}
 
 _GO_ON = "call call_perplexity_computer with {thread}"
 _STEPS = {  # what comes after an event, or after a tool
     "complete": f"Finished. To go on in the same thread, {_GO_ON}.",
+    "complete, input_required": f"The answer waits for the user: ask, then {_GO_ON}.",
     "error": f"The task failed; read why. To try again, {_GO_ON} and new instructions.",
     "cancelled": f"The task was cancelled. Start a new one, or {_GO_ON} and new instructions.",
     "sleep": "Nothing to do: the task goes on by itself at {wake_at}. To look, call read_thread "
@@ -12321,6 +12205,9 @@ _STEPS = {  # what comes after an event, or after a tool
     "a message.",
     "interaction_required": f"Have the user open {{url}} and complete it there, then {_GO_ON}.",
     "two_factor_required": f"Have the user do what the text says, then {_GO_ON}.",
+    "insufficient_credits": f"The task stopped for lack of credits: {{pay}}, then {_GO_ON}.",
+    "insufficient_credits, not sent": "Nothing was sent for lack of credits: {pay}, then send the "
+    "message again.",
     "access_denied": "Computer is not available for this account; in an organization, its "
     "administrator can enable it.",
     "timeout": "The task goes on. To see how far it is, call read_thread with {thread}; "
@@ -12339,47 +12226,38 @@ _STEPS = {  # what comes after an event, or after a tool
 }
 
 
-def _plain(value: Json, pattern: str, otherwise: str) -> str:
-    """A value from outside as it may stand in a sentence of ours."""
-    return value if isinstance(value, str) and re.fullmatch(pattern, value) else otherwise
-
-
 def next_step(tool: str, found: Mapping[str, Json]) -> str:
     """What to do after a result, in words that name the tool to call."""
     asked, address = object_in(found, "interactive"), r"https://[\x21-\x7e]{1,2000}"
-    number = _plain(found.get("thread_id"), r"[\w.-]{1,100}", "")
-    follow = _plain(asked.get("followup_uuid"), r"[\w.-]{1,100}", "")
-    parts = {
-        "thread": f"thread_id {number}" if number else "the same thread_id",
-        "wake_at": _plain(found.get("wake_at"), r"[\w:.+-]{1,40}", "the time it has set"),
-        "auth_url": _plain(asked.get("auth_url"), address, "the address in interactive.auth_url"),
-        "url": _plain(asked.get("url"), address, "Perplexity"),
-        "follow": f" and followup_uuid {follow}" if follow else "",
-    }
+
+    def plain(holder: Json, name: str, shape: str = r"[\w:.+-]{1,100}") -> str:
+        """A value from outside, if it may stand in a sentence of ours."""
+        value = text_in(holder, name) or ""
+        return value if re.fullmatch(shape, value) else ""
+
+    number, follow = plain(found, "thread_id"), plain(asked, "followup_uuid")
+    paid, back = plain(asked, "billing_url", address), plain(asked, "quota_reset_date")
     event = str(found.get("event", tool))
-    words = _STEPS.get(event, "").format(**parts)
-    if event == "complete" and found.get("task_status") == "input_required":
-        words = f"The answer waits for the user: ask, then {_GO_ON.format(**parts)}."
-    if event == "insufficient_credits":
-        words = _credit_step(asked, number, _GO_ON.format(**parts), address)
+    more = {
+        "complete": "input_required" if found.get("task_status") == "input_required" else "",
+        "insufficient_credits": "" if number else "not sent",
+    }
+    words = _STEPS.get(f"{event}, {more[event]}" if more.get(event) else event, "").format(
+        thread=f"thread_id {number}" if number else "the same thread_id",
+        wake_at=plain(found, "wake_at") or "the time it has set",
+        auth_url=plain(asked, "auth_url", address) or "the address in interactive.auth_url",
+        url=plain(asked, "url", address) or "Perplexity",
+        follow=f" and followup_uuid {follow}" if follow else "",
+        pay=(f"top up at {paid}" if paid else "see the account's usage page on Perplexity")
+        + (f", or wait until {back}" if back else ""),
+    )
     if found.get("pending_interactions"):
         words += " Several wait (pending_interactions): answer each with its own followup_uuid."
     if found.get("optional_auth_requests"):
         words += " Never call notify_connected for optional_auth_requests."
-    if isinstance(found.get("next_cursor"), str):
+    if text_in(found, "next_cursor"):
         words += " There is more: call again with cursor next_cursor."
     return words.strip()
-
-
-def _credit_step(asked: Mapping[str, Json], number: str, go_on: str, address: str) -> str:
-    """What to do without credits: whether anything was sent shows in the thread's id."""
-    place = _plain(asked.get("billing_url"), address, "")
-    back = _plain(asked.get("quota_reset_date"), r"[\w:.+-]{1,40}", "")
-    how = f"top up at {place}" if place else "see the account's usage page on Perplexity"
-    how += f", or wait until {back}" if back else ""
-    if number:
-        return f"The task stopped for lack of credits: {how}, then {go_on}."
-    return f"Nothing was sent for lack of credits: {how}, then send the message again."
 
 
 class RemoteResult:
@@ -12391,25 +12269,24 @@ class RemoteResult:
         if not isinstance(found, dict):
             with contextlib.suppress(ValueError):
                 found = read_json(texts[0] if texts else "")
-        self.found: dict[str, Json] = found if isinstance(found, dict) else {}
-        self.answer = text_in(self.found, "text") or ("" if self.found else "\n".join(texts))
-        self.step = next_step(tool, self.found)
+        found = found if isinstance(found, dict) else {"text": "\n".join(texts)}
         if result.get("isError") is True:
-            said = cut(without_hidden("\n".join(texts) or self.answer), 2000)
+            said = cut("\n".join(texts) or json_text(found), 2000)
             raise ToolError("unexpected_response", f"Computer could not do it: {said}")
+        self.found: dict[str, Json] = found
+        self.answer, self.step = text_in(found, "text") or "", next_step(tool, found)
+        self.rest = {name: value for name, value in found.items() if name != "text"}
 
     def stored(self) -> StoredAnswer:
         """How it is kept as a job."""
-        rest = {name: value for name, value in self.found.items() if name != "text"}
         status = "cancelled" if self.found.get("event") == "cancelled" else "completed"
-        return StoredAnswer(status, self.answer, [], extra={"result": rest})
+        return StoredAnswer(status, self.answer, [], extra={"result": self.rest})
 
     def fitted(self, call: Call, reply: ParsedReply) -> RemoteResult:
         """Itself where clients show all of it, else its beginning and the call for the rest."""
-        limit = call.settings.max_result_chars
-        others = len(json_text(self._asdict())) - len(self.answer)
-        if others + len(self.answer) > limit and self.answer:
-            at = cut_at(self.answer, max(1000, limit - others - 300))
+        room = call.settings.max_result_chars - len(json_text(self.rest)) - len(self.step)
+        if len(self.answer) > room:
+            at = cut_at(self.answer, max(1000, room - 300))
             rest = call_text("jobs", action="result", job_id=call.keep(reply), offset=at)
             self.step = f"Cut after {at} characters. The rest: {rest} {self.step}"
             self.answer = self.answer[:at]
@@ -12421,9 +12298,8 @@ class RemoteResult:
 
     def text(self) -> str:
         """The next step, then what the remote says, as text from outside."""
-        rest = {name: value for name, value in self.found.items() if name != "text"}
-        said = "\n\n".join(filter(None, (self.answer, json_text(rest) if rest else "")))
-        return f"{self.step}\n{fenced(said)}".lstrip()
+        said = [self.answer, json_text(self.rest) if self.rest else ""]
+        return f"{self.step}\n{fenced(chr(10).join(filter(None, said)))}".lstrip()
 
 
 # ---- Files
@@ -12468,13 +12344,11 @@ class ComputerFile(NamedTuple):
 )
 def do_computer_file(call: Call, args: ComputerFileArgs) -> ComputerFile:
     """Upload or download."""
-    folder = call.settings.files_dir
-    if folder is None:
+    if call.settings.files_dir is None:
         words = "Files are off: set PERPLEXITY_FILES_DIR to the folder they may lie in."
         raise ToolError("invalid_request", words)
-    if args.action == "upload":
-        return _uploaded(call, folder, args.path or "")
-    return _downloaded(call, folder, args)
+    act = _uploaded if args.action == "upload" else _downloaded
+    return act(call, call.settings.files_dir, args)
 
 
 @contextlib.contextmanager
@@ -12492,58 +12366,47 @@ def _remote(call: Call, name: str, **arguments: Json) -> dict[str, Json]:
     return RemoteResult(name, computer.call_tool(call, name, arguments)).found
 
 
-def _uploaded(call: Call, folder: str, path: str) -> ComputerFile:
+def _uploaded(call: Call, folder: str, args: ComputerFileArgs) -> ComputerFile:
     """Ask for an envelope, then send the file in it, to an address that gets no token."""
     import mimetypes
     import secrets
 
+    path, create = args.path or "", "create_attachment_upload"
     with contextlib.ExitStack() as stack:
         with _blamed_on_path():
             reader, size = stack.enter_context(opened_below(folder, path, _MAX_FILE_BYTES))
         name = re.split(r"[/\\]", path)[-1]
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        envelope = _remote(
-            call, "create_attachment_upload", filename=name, mime_type=kind, size_bytes=size
-        )
-        url = allowed_address(call.settings, envelope.get("upload_url"))
-        boundary = secrets.token_hex(16)
-        head, tail = _envelope(object_in(envelope, "upload_fields"), name, kind, boundary)
+        envelope = _remote(call, create, filename=name, mime_type=kind, size_bytes=size)
+        edge, safe = secrets.token_hex(16), re.sub(r"[^\w .()+-]", "_", name)
+        fields = [(f'"{n}"\r\n\r\n{v}', n) for n, v in object_in(envelope, "upload_fields").items()]
+        parts = [part for part, name in fields if not re.search(r'["\r\n]', name)]
+        # The file comes last: the store reads nothing behind it.
+        parts.append(f'"file"; filename="{safe}"\r\nContent-Type: {kind}\r\n\r\n')
+        head = "\r\n".join(f"--{edge}\r\nContent-Disposition: form-data; name={p}" for p in parts)
+        ends = head.encode("utf-8", "replace"), f"\r\n--{edge}--\r\n".encode()
 
         def content() -> Iterator[bytes]:
             left = size
-            yield head
+            yield ends[0]
             while block := reader.read(min(left, 1 << 18)):
                 left -= len(block)
                 yield block
             if left:
                 raise ToolError("invalid_request", "The file became shorter while it was sent.")
-            yield tail
+            yield ends[1]
 
-        form = f"multipart/form-data; boundary={boundary}"
-        long = str(len(head) + size + len(tail))
-        headers = (("Content-Type", form), ("Content-Length", long))
-        outgoing = Outgoing("POST", url=url, headers=headers, content=content())
-        with opened(call.settings, outgoing._replace(read_timeout_s=MAX_WAIT_S)) as response:
+        long = str(sum(map(len, ends)) + size)
+        form = ("Content-Type", f"multipart/form-data; boundary={edge}")
+        url = _allowed(call.settings, envelope.get("upload_url"))
+        outgoing = Outgoing("POST", url=url, headers=(form, ("Content-Length", long)))
+        outgoing = outgoing._replace(content=content(), read_timeout_s=MAX_WAIT_S)
+        with opened(call.settings, outgoing) as response:
             status = response.status
     if not 200 <= status < 300:
         words = f"The store refused the upload (HTTP {status}); try again for a new envelope."
         raise ToolError("unexpected_response", words)
     return ComputerFile(text_in(envelope, "attachment_url"), None, size)
-
-
-def _envelope(
-    fields: Mapping[str, Json], name: str, kind: str, boundary: str
-) -> tuple[bytes, bytes]:
-    """What stands before and after the file in a form: the store reads nothing behind it."""
-    given = [(field, str(value), "") for field, value in fields.items()]
-    safe = re.sub(r"[^\w .()+-]", "_", name)
-    given.append(("file", "", f'; filename="{safe}"\r\nContent-Type: {kind}'))
-    parts = [
-        f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"{more}\r\n\r\n{value}'
-        for field, value, more in given
-        if not re.search(r'["\r\n]', field)
-    ]
-    return "\r\n".join(parts).encode("utf-8", "replace"), f"\r\n--{boundary}--\r\n".encode()
 
 
 def _downloaded(call: Call, folder: str, args: ComputerFileArgs) -> ComputerFile:
@@ -12553,23 +12416,22 @@ def _downloaded(call: Call, folder: str, args: ComputerFileArgs) -> ComputerFile
     known = {} if args.path else _asset(call, args)
     if (count_of(known.get("size_bytes")) or 0) > _MAX_FILE_BYTES:
         raise ToolError("invalid_request", f"The file is larger than {_MAX_FILE_BYTES:,} bytes.")
-    found = _remote(call, "create_asset_download", thread_id=args.thread_id, asset_id=args.asset_id)
-    url, size = allowed_address(call.settings, found.get("url")), 0
-    outgoing = Outgoing("GET", url=url, read_timeout_s=READ_TIMEOUT_S)
-    with opened(call.settings, outgoing._replace(most_bytes=_MAX_FILE_BYTES)) as response:
+    named = {"thread_id": args.thread_id, "asset_id": args.asset_id}
+    url = _allowed(call.settings, _remote(call, "create_asset_download", **named).get("url"))
+    outgoing, size = Outgoing("GET", url=url, most_bytes=_MAX_FILE_BYTES), 0
+    with opened(call.settings, outgoing) as response, contextlib.ExitStack() as stack:
         if response.status != 200:
             words = f"The file could not be fetched (HTTP {response.status}); ask for it again."
             raise ToolError("unexpected_response", words)
-        named = response.headers.get_filename() or unquote(urlsplit(url).path)
-        name = args.path or file_name(text_in(known, "filename") or named)
-        with contextlib.ExitStack() as stack:
+        said = response.headers.get_filename() or unquote(urlsplit(url).path)
+        name = args.path or file_name(text_in(known, "filename") or said)
+        with _blamed_on_path():
+            path, writer = stack.enter_context(new_below(folder, name))
+        while block := response.read(1 << 18):
             with _blamed_on_path():
-                path, writer = stack.enter_context(new_below(folder, name))
-            while block := response.read(1 << 18):
-                with _blamed_on_path():
-                    size += writer.write(block)
-            if response.length:
-                raise ToolError("network_timeout", "The download broke off; try again.")
+                size += writer.write(block)
+        if response.length:
+            raise ToolError("network_timeout", "The download broke off; try again.")
     return ComputerFile(None, str(path), size)
 
 
@@ -14815,7 +14677,9 @@ def run_computer(words: Sequence[str], scene: Context) -> int:
     settings, screen = scene
     action, given = _computer_words(words)
     if action == "login":
-        login(settings, lambda url: screen.data(f"{url}\n"), _pasted, browser=_opens(given, screen))
+        login(
+            settings, lambda url: screen.data(f"{url}\n"), _pasted(), browser=_opens(given, screen)
+        )
         screen.note(f"Signed in to Perplexity Computer. {len(Computer(settings).tools())} tools.")
     elif action == "status":
         made = signed_in(settings)
@@ -14839,10 +14703,9 @@ def _opens(given: _ComputerWords, screen: Screen) -> bool:
     return "--no-browser" not in given.flags
 
 
-def _pasted() -> str:
-    """The first line that is not blank; empty at the end of the input."""
-    lines = (line.strip() for line in sys.stdin or ())
-    return next(filter(None, lines), "")
+def _pasted() -> Iterator[str]:
+    """The lines that are not blank."""
+    return filter(None, (line.strip() for line in sys.stdin or ()))
 
 
 def _computer_task(action: str, given: _ComputerWords, scene: Context) -> int:

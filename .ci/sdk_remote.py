@@ -184,9 +184,7 @@ def main() -> int:
         out = run(environ, "read", "t-1")
     good = "read_thread" in listed and "Done: Count to three" in said and "All." in again
     good = good and provider.refreshes == 1 and not provider.refresh and "Nobody" in out
-    print(
-        f"refreshes: {provider.refreshes}; refresh tokens left: {len(provider.refresh)}; good: {good}"
-    )
+    print(f"refreshes: {provider.refreshes}; left: {len(provider.refresh)}; good: {good}")
     server.should_exit = True
     return 0 if good else 1
 

@@ -431,6 +431,7 @@ class FakeComputer:
         self.streams: dict[str, Stream] = {}
         self.answers: dict[str, tuple[threading.Event, list[Dict]]] = {}
         self.cancelled: list[Json] = []
+        self.refresh_gate: threading.Event | None = None
         self.last_token = ""
         self.tasks = Tasks(self)
         self.lock = threading.Lock()
@@ -662,6 +663,8 @@ class Handler(BaseHTTPRequestHandler):
     def refreshed(self, body: Json) -> None:
         """Rotate a refresh token; one that was spent before ends the whole family."""
         fake, given = self.fake, body.get("refresh_token", "")
+        if fake.refresh_gate:
+            fake.pause(fake.refresh_gate)
         with fake.lock:
             good = fake.refresh.get(given, False)
             if "no_rotation" not in fake.faults:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import threading
 import unittest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -59,10 +61,11 @@ class Bridge:
             if not pasted:
                 threading.Thread(target=browse, args=(url,), daemon=True).start()
 
-        def paste() -> str:
-            return self.fake.approve(shown[0]) if pasted == "redirect" else pasted
+        def paste() -> Iterator[str]:
+            if pasted:
+                yield self.fake.approve(shown[0]) if pasted == "redirect" else pasted
 
-        pro.login(self.settings, show, paste, browser=False)
+        pro.login(self.settings, show, paste(), browser=False)
         return shown[0]
 
     def run(self, tool: str, /, **arguments: Any) -> Any:
@@ -254,6 +257,29 @@ class Tokens(unittest.TestCase):
                 self.assertEqual(len(made.fake.asked("/token")), 2)
                 self.assertEqual(made.kept()["refresh"], "")
                 self.assertIn("read_thread", made.runtime.outside.tools())
+
+    def test_who_comes_while_it_is_spent_waits_for_the_new_one(self) -> None:
+        with bridge() as made:
+            gate = made.fake.refresh_gate = threading.Event()
+            made.fake.expire()
+            (made.data / "computer.json").write_text(
+                json.dumps({**made.kept(), "expires_at": 0}), "utf-8"
+            )
+            found: list[str] = []
+
+            def use() -> None:
+                found.append(pro.usable_sign_in(made.settings).access)
+
+            threads = [threading.Thread(target=use, daemon=True) for _ in range(2)]
+            threads[0].start()
+            while len(made.fake.asked("/token")) < 2:
+                threading.Event().wait(0.01)
+            self.assertEqual(made.kept()["refresh"], "")  # marked before it was answered
+            threads[1].start()
+            gate.set()
+            for thread in threads:
+                thread.join(WAIT_S)
+            self.assertEqual(found, [made.kept()["access"]] * 2)
 
     def test_a_server_that_cannot_be_reached_does_not_spend_it(self) -> None:
         with bridge() as made:
@@ -708,6 +734,60 @@ class Serving(unittest.TestCase):
             session.send(self.call(1, SENDING, message="a question"))
             found = self.structured(session.receive())
             self.assertEqual(found["event"], "ask_user_question")
+
+
+class CommandLine(unittest.TestCase):
+    def line(self, made: Bridge, *words: str) -> tuple[int, str, str]:
+        out, err = io.StringIO(), io.StringIO()
+        screen = pro.Screen(out, err, made.settings)
+        with mock.patch.object(sys, "stdin", io.StringIO("")):
+            status = pro.command_line(["computer", *words], made.settings, screen)
+        return status, out.getvalue(), err.getvalue()
+
+    def test_statuses_say_how_it_went(self) -> None:
+        with bridge() as made:
+            for words, status in (
+                (("status",), 0),
+                (("Summarise", "this"), 0),
+                (("--", "status"), 0),
+                (("a question",), 1),
+                (("approval",), 1),
+                (("too long",), 5),
+                (("read", "thread-1"), 0),
+                (("read",), 2),
+                (("--nope",), 2),
+                (("call", "models_list", "--json"), 0),
+                (("logout",), 0),
+                (("logout",), 0),
+                (("status",), 3),
+                (("read", "thread-1"), 3),
+            ):
+                with self.subTest(words):
+                    self.assertEqual(self.line(made, *words)[0], status)
+
+    def test_answers_are_printed_and_the_thread_is_told_beside_them(self) -> None:
+        with bridge() as made:
+            _, out, err = self.line(made, "a question")
+            self.assertEqual(out, "Which format?\n1. PDF\n2. DOCX\n")
+            self.assertIn("Thread thread-1", err)
+            _, out, _ = self.line(made, "--thread", "thread-1", "go on with the report")
+            self.assertIn("report.pdf: http", out)
+            self.assertEqual(
+                made.fake.sent("tools/call")[-1]["params"]["arguments"]["thread_id"], "thread-1"
+            )
+
+    def test_a_terminal_is_asked_and_no_is_the_default(self) -> None:
+        for message, typed, text in (
+            ("a question", "PDF", "Taken: Which format?"),
+            ("approval", "", "Not sent."),
+            ("approval", "y", "Sent."),
+        ):
+            with self.subTest(message + typed), bridge() as made, contextlib.ExitStack() as stack:
+                stack.enter_context(mock.patch.object(pro, "_is_terminal", return_value=True))
+                stack.enter_context(mock.patch("builtins.input", return_value=typed))
+                status, out, _ = self.line(made, message)
+                self.assertEqual(status, 0)
+                self.assertIn(text, out)
 
 
 class Processes(unittest.TestCase):
