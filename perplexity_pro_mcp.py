@@ -15512,12 +15512,18 @@ def _dispatched(words: Sequence[str], scene: Context) -> int | str:
 # Touches standard error through chapter 18; one thread for each prompt carries the call.
 
 LLM_MODEL, LLM_ALIASES = "perplexity-pro", ("pplx", "perplexity-agent")
-LLM_OPTIONS = (
-    *("preset", "model", "search", "recency", "domains", "country", "max_output_tokens"),
-    *("timeout", "spotlight"),
-)
+LLM_OPTIONS = ("preset", "model", "search", "recency", "domains", "country", "max_output_tokens")
 _LLM_METADATA = "perplexity"  # under which the newest llm keeps our response ids with its turns
 _LLM_TICK_S = 0.05
+_LLM_SOURCES = "\n\nSources:\n\n"
+
+
+class LlmOptions(NamedTuple):
+    """Options that no tool has."""
+
+    timeout: Annotated[float, Arg("Seconds to wait", low=1, high=MAX_WAIT_S)] = MAX_WAIT_S
+    # Off, since a person reads the answer; for where another model does, which may have tools.
+    spotlight: Annotated[bool, Arg("Mark the answer as text from the web")] = False
 
 
 def _llm_turns(prompt: Any, conversation: Any) -> tuple[str | None, list[Json]]:
@@ -15527,14 +15533,15 @@ def _llm_turns(prompt: Any, conversation: Any) -> tuple[str | None, list[Json]]:
         for message in prompt.messages:
             parts = [part for part in message.parts if getattr(part, "text", "")]
             if message.role in {"user", "assistant"} and parts:
-                turns.append(message_item(message.role, "".join(part.text for part in parts)))
+                words = "".join(part.text for part in parts).partition(_LLM_SOURCES)[0]
+                turns.append(message_item(message.role, words))
             for part in parts if message.role == "assistant" else []:
                 kept = object_in(part.provider_metadata or {}, _LLM_METADATA)
                 previous = text_in(kept, "response_id")
         return previous, turns
     for response in conversation.responses if conversation else []:
         turns.append(message_item("user", response.prompt.prompt))
-        turns.append(message_item("assistant", response.text()))
+        turns.append(message_item("assistant", response.text().partition(_LLM_SOURCES)[0]))
         previous = text_in(getattr(response, "response_json", None) or {}, "response_id")
     return previous, [*turns, message_item("user", prompt.prompt)]
 
@@ -15561,13 +15568,15 @@ def _llm_tool(preset: Json, previous: str | None, turns: list[Json]) -> Tool:
             if not previous or error.status not in {400, 404}:
                 raise
             routing, reply = answered(None)  # it has expired; the refusal was not billed
-        return AskResult(answer_json=None, **run_values(call, args, routing, reply))
+        parsed, notes = answer_json_of(reply.value.answer) if args.json_schema else (None, [])
+        call.warnings.extend(notes)
+        return AskResult(answer_json=parsed, **run_values(call, args, routing, reply))
 
     return TOOLS[f"{PREFIX}ask"]._replace(name="llm", handler=do_llm)
 
 
 def _llm_pieces(
-    declared: Tool, arguments: dict[str, Json], key: str | None, streams: bool
+    declared: Tool, arguments: dict[str, Json], key: str | None, timeout_s: float, *, streams: bool
 ) -> Iterator[Any]:
     """The answer piece by piece, then the result as a dict; llm's own error where there is none."""
     import queue
@@ -15578,59 +15587,66 @@ def _llm_pieces(
     runtime = Runtime(settings._replace(key=key or settings.key, max_result_chars=sys.maxsize))
     screen, pieces = own_screen(settings), queue.SimpleQueue[str]()
     call = Call(runtime, declared, screen.note, patient=True)
-    call.deadline = time.monotonic() + float(arguments.pop("timeout", None) or MAX_WAIT_S)
+    call.deadline = time.monotonic() + timeout_s
     call.hear = pieces.put if streams else None
     running = Work("llm", lambda: run_tool(call, {"project": settings.project, **arguments}))
-    try:
-        while not (running.over.is_set() and pieces.empty()):
-            with contextlib.suppress(queue.Empty):
-                yield pieces.get(timeout=_LLM_TICK_S)
-            runtime.beat()
+    with contextlib.closing(runtime):
+        try:
+            while not (running.over.is_set() and pieces.empty()):
+                with contextlib.suppress(queue.Empty):
+                    yield pieces.get(timeout=_LLM_TICK_S)
+                runtime.beat()
+        except (KeyboardInterrupt, GeneratorExit) as stop:
+            if runtime.busy():
+                screen.note("Stopping. The request is paid for, so its answer has 10 s to come.")
+                running.over.wait(EXIT_GRACE_S)
+            if isinstance(stop, GeneratorExit) or not running.over.is_set():
+                call.cancel()
+                runtime.settle(0.5)
+                for job_id in (one.job_id for one in call.requests if one.over.is_set()):
+                    screen.note(f"Its answer is kept: perplexity-pro jobs result {job_id}")
+                raise
         outcome = running.result()
         call.delivered()
-    except (KeyboardInterrupt, GeneratorExit):
-        call.cancel()
-        if runtime.busy():
-            screen.note("Stopping. The request is paid for: its answer has 10 s to come.")
-        runtime.settle(EXIT_GRACE_S)
-        for job_id in (request.job_id for request in call.requests if request.over.is_set()):
-            screen.note(f"Its answer is kept: perplexity-pro jobs result {job_id}")
-        raise
-    finally:
-        runtime.close()
     if outcome.kind:
         hint = " Or: llm keys set perplexity" if outcome.kind == "authentication" else ""
         raise llm.ModelError(re.sub("^depth", "preset", outcome.bare) + hint)
+    for warning in outcome.structured["warnings"]:
+        screen.note(f"\nWarning: {warning}")
     yield outcome.structured
 
 
 def _llm_answer(prompt: Any, streams: bool, response: Any, talk: Any, key: Any) -> Iterator[Any]:
     """What llm shows of one prompt; usage, model, sources and cost go into its log."""
     options = {name: value for name, value in prompt.options if value is not None}
-    fences = str(options.pop("spotlight", "")).lower() in {"true", "1", "yes", "on"}
+    fields = [field for field in fields_of(LlmOptions) if field.name in options]
+    own = LlmOptions(**{f.name: read_argument(f, options.pop(f.name)) for f in fields})
     preset, domains = options.pop("preset", None), options.get("domains")
     if isinstance(domains, str):
         options["domains"] = [name.strip() for name in domains.split(",")]
     arguments = {"query": prompt.prompt, "instructions": prompt.system, "depth": preset, **options}
     declared = _llm_tool(preset, *_llm_turns(prompt, talk))
     if declared.handler is do_research:
-        arguments["wait_seconds"] = options.get("timeout", MAX_WAIT_S)
+        arguments["wait_seconds"] = own.timeout
     elif prompt.schema:
         arguments["json_schema"] = prompt.schema
     shown, result = "", dict[str, Json]()
-    for piece in _llm_pieces(declared, arguments, key, streams and not (fences or prompt.schema)):
+    streams = streams and not (own.spotlight or prompt.schema)
+    for piece in _llm_pieces(declared, arguments, key, own.timeout, streams=streams):
         if isinstance(piece, str):
             shown += piece
             yield piece
         else:
             result = piece
     answer, usage = str(result["answer"] or result["message"]), result["usage"] or {}
+    if result.get("answer_json") is not None:  # without the markers that the text has
+        answer = json_text(result["answer_json"])
     lines = [
         f"- {f'{mark} ' * bool(mark)}[{one['title'] or one['url']}](<{one['url']}>)"
         for mark, one in marked_sources(result)
     ]
-    sources = "\n".join(["", "", "Sources:", "", *lines]) if lines and not prompt.schema else ""
-    if fences:
+    sources = _LLM_SOURCES + "\n".join(lines) if lines and not prompt.schema else ""
+    if own.spotlight:
         yield fenced(answer + sources)
     else:  # an end that differs from what was streamed is shown whole
         yield (
@@ -15656,7 +15672,7 @@ def _llm_plugin() -> Any:
     import llm
 
     # Options are checked where the arguments of tools are, in the same words.
-    fields = dict.fromkeys(LLM_OPTIONS)
+    fields = dict.fromkeys((*LLM_OPTIONS, *LlmOptions._fields))
     options = type(
         "Options", (llm.Options,), {"__annotations__": dict.fromkeys(fields, Any), **fields}
     )
@@ -15668,7 +15684,10 @@ def _llm_plugin() -> Any:
             return None  # then the key is looked for where the server finds it
 
     def execute(_model: Any, *given: Any, **named: Any) -> Iterator[Any]:
-        return _llm_answer(*given, *named.values())
+        try:
+            yield from _llm_answer(*given, *named.values())
+        except ToolError as error:
+            raise llm.ModelError(error.message) from None
 
     async def execute_async(model: Any, *given: Any, **named: Any) -> Any:
         pieces = execute(model, *given, **named)
@@ -15695,11 +15714,13 @@ def _llm_plugin() -> Any:
     return plugin
 
 
-def __getattr__(name: str) -> Any:
-    """`llm_plugin`, made when llm asks for it: nothing else may need llm."""
-    if name == "llm_plugin":
-        return _llm_plugin()
-    raise AttributeError(name)
+if not TYPE_CHECKING:  # for which the module has the names that stand here, and no others
+
+    def __getattr__(name):
+        """`llm_plugin`, made when llm asks for it: nothing else may need llm."""
+        if name == "llm_plugin":
+            return _llm_plugin()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 # ==== 20. Main ====================================================================================

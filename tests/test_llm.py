@@ -76,7 +76,8 @@ class LlmModel(unittest.TestCase):
         stack.enter_context(mock.patch.dict(sys.modules, {"llm": stand_in()}))
         self.errors = stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
         found: list[Any] = []
-        pro.llm_plugin.register_models(lambda *models, aliases: found.extend([*models, aliases]))
+        plugin = vars(pro)["__getattr__"]("llm_plugin")  # as an import of it does
+        plugin.register_models(lambda *models, aliases: found.extend([*models, aliases]))
         self.model, self.waited, self.aliases = found
         self.log = Log()
 
@@ -124,6 +125,8 @@ class LlmModel(unittest.TestCase):
             [turn["role"] for turn in self.bodies()[3]["input"]], ["user", "assistant", "user"]
         )
         self.assertNotIn("previous_response_id", self.bodies()[3])
+        self.assertIn("Sources:", first)
+        self.assertNotIn("Sources:", str(self.bodies()[3]["input"]))
 
     def test_newer_releases_hand_the_history_over_with_the_prompt(self) -> None:
         def message(role: str, text: str, kept: Any = None) -> Any:
@@ -144,7 +147,10 @@ class LlmModel(unittest.TestCase):
 
     def test_a_schema_gives_json_alone_and_spotlight_fences(self) -> None:
         schema = {"type": "object", "properties": {"year": {"type": "integer"}}}
-        self.assertEqual(self.answer(self.prompt(schema=schema)), '{"year": 42}')
+        self.assertEqual(self.answer(self.prompt(schema=schema)), '{"year":42}')
+        words = {"type": "object", "properties": {"name": {"type": "string"}}}
+        self.assertNotIn("[1]", self.answer(self.prompt(schema=words)))
+        self.assertIn("Warning: 1 citation markers", self.errors.getvalue())
         fenced = self.answer(self.prompt(options={"spotlight": "true"}))
         self.assertIn("untrusted-web-content-", fenced.splitlines()[0])
 
@@ -170,6 +176,10 @@ class LlmModel(unittest.TestCase):
             ("recency: must be one of", {"recency": "decade"}, {}),
             ("preset: must be one of", {"preset": "lw"}, {}),
             ("max_output_tokens: must be", {"max_output_tokens": "many"}, {}),
+            ("timeout: must be a number", {"timeout": "abc"}, {}),
+            ("timeout: must be a number", {"timeout": "-1"}, {}),
+            ("spotlight: must be true or false", {"spotlight": "maybe"}, {}),
+            ("search: must be true or false", {"search": "perhaps"}, {}),
             ("PERPLEXITY_BUDGET_DAILY_USD", {}, {"PERPLEXITY_BUDGET_DAILY_USD": "0"}),
             ("llm keys set perplexity", {}, {"PERPLEXITY_API_KEY": ""}),
         ]
@@ -187,16 +197,29 @@ class LlmModel(unittest.TestCase):
             self.answer(self.prompt(), key="pplx-another-key-0000000000000000")
         self.assertIn("key", str(caught.exception))
 
-    def test_who_stops_listening_to_a_paid_answer_finds_it_as_a_job(self) -> None:
+    def stopped(self, act: Any) -> str:
+        """What comes of an answer when this is done while its request is on its way."""
         gate = self.fake.hold("POST /v1/agent")
         pieces = self.model.execute(self.prompt(), True, self.log, None, None)
         screen = Interrupting(pro.Screen(sys.stdout, sys.stderr, pro.settings_now()), gate)
         with (
             mock.patch.object(pro, "own_screen", lambda _settings: screen),
-            mock.patch.object(pro.Runtime, "beat", lambda _: self.interrupt()),
-            self.assertRaises(KeyboardInterrupt),
+            mock.patch.object(pro.Runtime, "beat", lambda _: act()),
         ):
-            next(pieces)
+            return "".join(pieces)
+
+    def test_ctrl_c_waits_for_an_answer_that_is_paid_for_and_shows_it(self) -> None:
+        self.assertIn("The short answer is 42", self.stopped(self.interrupt))
+        self.assertEqual(self.events(), [("llm", "notes", "ok")])
+        self.assertIn("paid for, so its answer has 10 s", self.errors.getvalue())
+
+    def test_who_stops_listening_to_a_paid_answer_finds_it_as_a_job(self) -> None:
+        def leave() -> None:
+            self.fake.wait_for("POST /v1/agent", 1)
+            raise GeneratorExit
+
+        with self.assertRaises(GeneratorExit):
+            self.stopped(leave)
         self.assertEqual(self.events(), [("llm", "notes", "ok")])
         self.assertIn("perplexity-pro jobs result", self.errors.getvalue())
 
