@@ -3838,7 +3838,6 @@ class Health(NamedTuple):
     path: str
     size_bytes: int | None = None  # None: there is no file yet
     revision: str | None = None
-    user_version: int = 0
     journal_mode: str = ""
     problem: str = ""
 
@@ -3851,8 +3850,7 @@ def database_health(settings: Settings) -> Health:
         health = health._replace(size_bytes=path.stat().st_size)
         with _explained(path), _onlooker(path, settings.busy_timeout_s) as db:
             mode = str(db.execute("PRAGMA journal_mode").fetchone()[0])
-            health = health._replace(journal_mode=mode, user_version=_pragma(db, "user_version"))
-            health = health._replace(revision=_standing(db, path)[0])
+            health = health._replace(journal_mode=mode, revision=_standing(db, path)[0])
             _require_sound(db, path, "integrity_check")
     except ToolError as error:
         health = health._replace(problem=error.message)
@@ -3966,17 +3964,8 @@ def list_projects(db: sqlite3.Connection) -> list[dict[str, Json]]:
     )
 
 
-def running_count(db: sqlite3.Connection, project_id: int) -> int:
-    """How many of a project's jobs have not ended."""
-    sql = f"SELECT count(*) FROM research_jobs WHERE project_id = ? AND {_RUNNING}"
-    return _number(db, sql, project_id) or 0
-
-
-def delete_project(db: sqlite3.Connection, name: str) -> dict[str, Json] | None:
-    """Delete a project with all but its spend and the runs on their way; None if it is gone."""
-    number = project_id(db, name)
-    if number is None:
-        return None
+def project_counts(db: sqlite3.Connection, project_id: int) -> dict[str, Json]:
+    """What goes with a project when it is deleted, and what stays."""
     # What goes along with a chat is not counted.
     sql = f"""SELECT (SELECT count(*) FROM chats WHERE project_id = :id)
         + (SELECT count(*) FROM research_jobs WHERE project_id = :id)
@@ -3985,7 +3974,15 @@ def delete_project(db: sqlite3.Connection, name: str) -> dict[str, Json] | None:
         (SELECT count(*) FROM usage_events WHERE project_id = :id) AS rows_retained,
         (SELECT count(*) FROM research_jobs WHERE project_id = :id AND {_RUNNING}) AS running_jobs
         """
-    told = rows(db, sql, id=number)[0]
+    return rows(db, sql, id=project_id)[0]
+
+
+def delete_project(db: sqlite3.Connection, name: str) -> dict[str, Json] | None:
+    """Delete a project with all but its spend and the runs on their way; None if it is gone."""
+    number = project_id(db, name)
+    if number is None:
+        return None
+    told = project_counts(db, number)
     _run(db, "UPDATE usage_events SET project_id = NULL WHERE project_id = ?", number)
     if told["running_jobs"]:
         sql = f"UPDATE research_jobs SET project_id = ? WHERE project_id = ? AND {_RUNNING}"
@@ -10217,30 +10214,28 @@ class ProjectsResult(NamedTuple):
         return f"{notes}{tabulated([head, *rows]) if rows else 'No projects yet.'}"
 
 
-def _running_note(count: int) -> str:
-    return (
-        f"{count} jobs have not finished: what they bring is discarded, and what they cost is "
-        "recorded when they end. perplexity_jobs cancel stops a run."
-    )
-
-
 def _delete(call: Call, name: str) -> ProjectsResult:
+    def note(running: int) -> str:
+        jobs = "1 job has" if running == 1 else f"{running} jobs have"
+        return (
+            f"{jobs} not finished: what is brought is discarded, what it costs is recorded at the "
+            "end. perplexity_jobs cancel stops a run."
+        )
+
     with call.store.reading() as db:
-        running = running_count(db, known_project(db, name))
-    note = _running_note(running) if running else ""
+        running = project_counts(db, known_project(db, name))["running_jobs"]
     what = (
         f"Deleting project {name!r} removes its chats, jobs and vectors and cannot be undone; "
-        f"spend history is kept.{' ' + note if note else ''}"
+        f"spend history is kept.{f' {note(running)}' if running else ''}"
     )
     if not call.confirmed(f"{what} Delete it?"):
         raise call.unconfirmed(what)
     with call.store.writing() as db:
-        deleted = delete_project(db, name)
-    if deleted is None:
+        told = delete_project(db, name)
+    if told is None:
         raise ToolError("not_found", f"There is no project {name!r}.")
-    running = deleted["running_jobs"]
-    notes = [_running_note(running)] if running else []
-    return ProjectsResult(action="delete", project=name, warnings=notes, **deleted)
+    notes = [note(told["running_jobs"])] if told["running_jobs"] else []
+    return ProjectsResult(action="delete", project=name, warnings=notes, **told)
 
 
 def _amount(name: str, text: str) -> int | None:

@@ -440,7 +440,7 @@ class Health(WithFolder):
         self.place("0004")
         before = self.path.read_bytes()
         health = pro.database_health(self.settings())
-        self.assertEqual((health.revision, health.user_version), ("0004", 0))
+        self.assertEqual(health.revision, "0004")
         self.assertEqual((health.journal_mode, health.problem), ("delete", ""))
         self.assertEqual(health.size_bytes, len(before))
         self.assertEqual(self.path.read_bytes(), before)
@@ -450,7 +450,7 @@ class Health(WithFolder):
         self.project()
         for _ in range(2):
             health = pro.database_health(self.settings())
-            self.assertEqual((health.revision, health.user_version), ("0005", pro._VERSION))
+            self.assertEqual(health.revision, "0005")
             self.assertEqual((health.journal_mode, health.problem), ("wal", ""))
             self.store.close()
         self.assertEqual([p.name for p in self.folder.iterdir()], [pro.DATABASE])
@@ -1491,7 +1491,7 @@ class Jobs(WithFolder):
             self.assertEqual(order, [known[2], known[0], known[1], waiting])
             self.assertEqual(len(pro.running_jobs(db, self.number, 2)), 2)
             self.assertEqual(pro.running_jobs(db, self.number + 1, 9), [])
-            self.assertEqual(pro.running_count(db, self.number), 4)
+            self.assertEqual(pro.project_counts(db, self.number)["running_jobs"], 4)
         seen = self.job(known[0])
         self.assertEqual((seen.status, seen.model), ("in_progress", "m"))
 
@@ -1533,7 +1533,7 @@ class Jobs(WithFolder):
         for status in sorted(pro.TERMINAL_STATUSES):
             self.assertTrue(self.finish(self.add(status="paused"), None, status=status))
         with self.store.reading() as db:
-            self.assertEqual(pro.running_count(db, self.number), 0)
+            self.assertEqual(pro.project_counts(db, self.number)["running_jobs"], 0)
 
     def test_eight_processes_record_the_end_of_twenty_jobs_once(self) -> None:
         for n in range(20):
