@@ -235,7 +235,7 @@ class Runs(unittest.TestCase):
             gate = owner.fake.hold("POST /v1/agent")
             number = owner.ok("chat", action="send", title="t", message="m")["job_id"]
             (listed,) = owner.ok("jobs", action="list")["jobs"]
-            self.assertEqual((listed["depth"], listed["model"]), (None, "perplexity/sonar"))
+            self.assertEqual((listed.get("depth"), listed["model"]), (None, "perplexity/sonar"))
             gate.set()
             self.assertTrue(owner.runtime.settle(WAIT_S))
             (chat,) = owner.ok("chat", action="list")["chats"]
@@ -360,7 +360,7 @@ class Money(unittest.TestCase):
         """The questions that a call asks."""
         questions: list[str] = []
 
-        def ask_user(question: str, _cost_nano: int | None) -> bool:
+        def ask_user(question: str) -> bool:
             questions.append(question)
             return yes
 
