@@ -1479,13 +1479,15 @@ def output_schema(declared: Tool) -> dict[str, Json]:
 
 
 def tool_hints(declared: Tool) -> dict[str, Json]:
-    """The MCP hints; two of them mean nothing for a tool that only reads."""
+    """The MCP hints; two mean nothing for a tool that only reads, two are left out if they say
+    what their absence says.
+    """
     effects = declared.effects
     hints: dict[str, Json] = {"readOnlyHint": effects.read_only}
     if not effects.read_only:
         hints["destructiveHint"] = effects.destructive
-        hints["idempotentHint"] = effects.idempotent
-    return {**hints, "openWorldHint": effects.open_world}
+        hints |= {"idempotentHint": True} if effects.idempotent else {}
+    return hints if effects.open_world else {**hints, "openWorldHint": False}
 
 
 def invalid(name: str, problem: str) -> ToolError:

@@ -531,14 +531,16 @@ class Definitions(unittest.TestCase):
             self.assertLess(len(words.encode()), 2000)
             self.assertLessEqual(set(re.findall(r"perplexity_[a-z]+", words)), set(pro.TOOLS))
 
-    def test_hints_are_complete_and_do_not_contradict_each_other(self) -> None:
+    def test_hints_say_what_a_tool_does_where_their_absence_says_otherwise(self) -> None:
+        absent = {"destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
         for declared in pro.TOOLS.values():
-            hints = pro.tool_hints(declared)
-            expected = {"readOnlyHint", "openWorldHint"}
-            if not hints["readOnlyHint"]:
-                expected |= {"destructiveHint", "idempotentHint"}
-            self.assertEqual(set(hints), expected, declared.name)
-            self.assertTrue(all(isinstance(hint, bool) for hint in hints.values()))
+            hints, effects = pro.tool_hints(declared), declared.effects
+            told = {**absent, **hints}
+            self.assertIs(told["readOnlyHint"], effects.read_only)
+            self.assertIs(told["openWorldHint"], effects.open_world)
+            if not effects.read_only:
+                self.assertIs(hints["destructiveHint"], effects.destructive)
+                self.assertIs(told["idempotentHint"], effects.idempotent)
             deletes = "delete" in str(pro.input_schema(declared)["properties"].get("action"))
             cancels = "cancel" in str(pro.input_schema(declared)["properties"].get("action"))
             self.assertEqual(hints.get("destructiveHint", False), deletes or cancels, declared.name)

@@ -249,6 +249,12 @@ class Starting(ProcessTest):
                     self.assertEqual(self.fake.requests, [])
                 self.assertEqual(server.end(), 0)
 
+    def test_the_list_is_short_on_the_wire_in_both_eras(self) -> None:
+        server = self.begin()
+        for params in ({}, {"_meta": META}):
+            server.send(request(1, "tools/list", params))
+            self.assertLessEqual(len(server.line()), 20_000)
+
 
 class Load(ProcessTest):
     def test_ping_and_local_tools_answer_while_32_paid_calls_wait(self) -> None:
