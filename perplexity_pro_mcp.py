@@ -12710,30 +12710,27 @@ _REMOTE = ("url", "serverUrl", "httpUrl", "headers", "http_headers", "bearer_tok
 
 def _blanked(text: str) -> str:
     """JSON with blanks for comments and for the commas behind last entries: the places stay."""
+    with contextlib.suppress(ValueError):
+        read_json(text)
+        return text  # by far the most files
     bare = re.sub(_COMMENT, lambda m: m[1] or re.sub(r"[^\r\n]", " ", m[0]), text)
     return re.sub(_LAST_COMMA, lambda m: m[1] + ("" if m[2] is None else f"{m[2]} "), bare)
 
 
-def _parsed(client: Client, text: str) -> Json:
-    """The data in a file; ValueError where it cannot be read."""
-    if client.format == "json":
-        try:
-            return read_json(text)
-        except ValueError:
-            return read_json(_blanked(text))
-    if sys.version_info >= (3, 11):
-        import tomllib
-
-        return tomllib.loads(text, parse_float=str)
-    raise ImportError
-
-
 def _settings_in(client: Client, text: str) -> dict[str, Json]:
-    """A configuration file as data; ValueError says what is odd, and quotes nothing of it."""
+    """A configuration file as data; ValueError says what is odd, and quotes nothing of it.
+
+    ImportError where this Python cannot read it.
+    """
+    if not text.strip():
+        return {}
     try:
-        document = _parsed(client, text) if text.strip() else {}
-    except ImportError:
-        raise ValueError("this Python cannot read TOML, 3.11 can") from None
+        if client.format == "json":
+            document = read_json(_blanked(text))
+        else:
+            import tomllib  # type: ignore[import-not-found]
+
+            document = tomllib.loads(text, parse_float=str)
     except ValueError as problem:
         where = re.search(r"line \d+|end of document|nested too deeply", str(problem))
         raise ValueError(f"it cannot be parsed{f' ({where[0]})' if where else ''}") from None
@@ -12850,16 +12847,6 @@ def _edited_yaml(client: Client, text: str, entry: dict[str, Json]) -> str:
     return text[:at] + block + text[at:]
 
 
-def _launch_of(client: Client, entry: Json) -> Launch | None:
-    """The command in an entry; None for an entry of another kind."""
-    entry = entry if isinstance(entry, dict) else {}
-    words, args = entry.get(client.command), entry.get("args") or []
-    words = words if client.listed else [words, *args] if isinstance(args, list) else None
-    if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
-        return None
-    return Launch(words[0], tuple(words[1:]))
-
-
 def _wanted(client: Client, was: Json, fresh: dict[str, Json]) -> dict[str, Json]:
     """Our entry as it must be: a new one, or the old with what starts the server changed.
 
@@ -12969,9 +12956,9 @@ def plan_write(client: Client, place: Place, launch: Launch) -> ClientPlan:
         if old is None and not is_folder(spot.owner):
             raise ValueError(f"it was not found: there is no folder {spot.owner}")
         return _planned(client, path, old, launch)
-    except RecursionError:
-        raise _refusal(client, launch, f"{spot.path}: it is nested too deeply") from None
-    except (OSError, ValueError) as problem:
+    except ImportError:
+        raise _refusal(client, launch, "this Python cannot read TOML, 3.11 can") from None
+    except (OSError, ValueError, RecursionError) as problem:
         raise _refusal(client, launch, f"{spot.path}: {_reason(problem)}") from None
 
 
@@ -12988,6 +12975,8 @@ def write_client(client: Client, plan: ClientPlan, launch: Launch) -> Path | Non
 
 def _reason(problem: Exception) -> str:
     """What the system says, without the path: that is said already."""
+    if isinstance(problem, RecursionError):
+        return "it is nested too deeply"
     return (getattr(problem, "strerror", None) or str(problem)).rstrip(".")
 
 
@@ -12997,7 +12986,7 @@ class Found(NamedTuple):
     client: Client
     path: Path
     entered: bool = False
-    launch: Launch | None = None  # what our entry starts; None where it cannot be told
+    command: str = ""  # of our entry, where it can be told
     older: Sequence[str] = ()  # entries that start the older package
     problem: str = ""
     blank: bool = False  # whether the key's placeholder was never filled in
@@ -13011,14 +13000,16 @@ def _found(client: Client, path: Path) -> Found | None:
             return None
         if client.format == "yaml":
             return Found(client, path, bool(re.search(_YAML_ENTRY, text)))
-        if client.format == "toml" and sys.version_info < (3, 11):
-            return Found(client, path)
         servers = _settings_in(client, text.lstrip("\ufeff")).get(client.container, {})
+    except ImportError:
+        return Found(client, path)
     except (OSError, ValueError, RecursionError) as problem:
         return Found(client, path, problem=_reason(problem))
     ours = servers.pop(SERVER, None)
-    launch, blank = _launch_of(client, ours), "'YOUR_KEY'" in str(ours)
-    return Found(client, path, ours is not None, launch, _older(servers), blank=blank)
+    words = ours.get(client.command) if isinstance(ours, dict) else None
+    command = str((words[:1] or [""])[0] if isinstance(words, list) else words or "")
+    blank = "'YOUR_KEY'" in str(ours)
+    return Found(client, path, ours is not None, command, _older(servers), blank=blank)
 
 
 def found_clients(place: Place) -> list[Found]:
@@ -15076,8 +15067,8 @@ def _check_clients(*, with_key: bool) -> Iterator[Finding]:
         if found.problem:
             repair = f"mend {found.path} by hand; {again} prints the block"
             yield Finding(name, False, found.problem, repair)
-        elif found.launch and not shutil.which(found.launch.command):
-            yield Finding(name, False, f"{found.launch.command} not found", f"{again} --write")
+        elif found.command and not shutil.which(found.command):
+            yield Finding(name, False, f"{found.command} not found", f"{again} --write")
         elif found.blank and not with_key:
             yield Finding(
                 name, False, "YOUR_KEY is not filled in", f"put the key into {found.path}"

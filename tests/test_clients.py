@@ -948,12 +948,12 @@ class Writing(Case):
         self.assertEqual(
             sorted(found), ["claude-code", "codex", "cursor", "goose", "lmstudio", "roo"]
         )
-        codex = (True, LAUNCH) if WITH_TOMLLIB else (False, None)
-        self.assertEqual((found["codex"].entered, found["codex"].launch), codex)
+        codex = (True, LAUNCH.command) if WITH_TOMLLIB else (False, "")
+        self.assertEqual((found["codex"].entered, found["codex"].command), codex)
         self.assertTrue(found["goose"].entered)
-        self.assertEqual((found["roo"].entered, found["roo"].launch), (True, OTHER))
+        self.assertEqual((found["roo"].entered, found["roo"].command), (True, OTHER.command))
         self.assertEqual((found["cursor"].entered, found["cursor"].older), (False, ["p"]))
-        self.assertEqual((found["claude-code"].entered, found["claude-code"].launch), (True, None))
+        self.assertEqual((found["claude-code"].entered, found["claude-code"].command), (True, ""))
         self.assertIn("line 1", found["lmstudio"].problem)
 
     def test_in_the_home_folder_itself_the_users_files_are_found_too(self) -> None:
