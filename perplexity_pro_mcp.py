@@ -11002,21 +11002,6 @@ class Elicitation:
 # ---- Requests
 
 
-def _asked_version(method: str, meta: dict[str, Json]) -> str:
-    """The version that a request names itself; the modern one must be named completely."""
-    asked = meta.get(_VERSION_KEY)
-    if asked in LEGACY_VERSIONS and method != "server/discover":
-        return str(asked)
-    if isinstance(asked, str) and asked != MODERN_VERSION:
-        known = (MODERN_VERSION, *LEGACY_VERSIONS)
-        data = {"supported": [v for v in known if v != asked], "requested": cut(asked, 80)}
-        raise RpcError(-32022, "Unsupported protocol version", data)
-    for name, kind in ((_VERSION_KEY, str), (_ABILITIES_KEY, dict)):
-        if not isinstance(meta.get(name), kind):
-            raise RpcError(-32602, f"Missing _meta field {name}")
-    return MODERN_VERSION
-
-
 def _object_of(holder: dict[str, Json], name: str) -> dict[str, Json]:
     """An optional object; absent and null mean an empty one."""
     value = holder.get(name)
@@ -11033,7 +11018,7 @@ class Server:
         self._wire = wire
         self._calls = CallRegistry(runtime, wire, self._answer_of)
         self._elicitation = Elicitation(self._calls, wire)
-        self._outside = self._outside_now()
+        self._outside: dict[str, Tool] = runtime.outside.tools() if runtime.outside else {}
         self._tools = offered_tools(runtime.settings, self._outside)
         self._lists: dict[str, str] = {}  # by version
         self._listening: dict[str, str | int] = {}  # ids of requests that wait for a new list
@@ -11052,19 +11037,20 @@ class Server:
 
     def receive(self, line: bytes | None) -> None:
         """Handle one line; None stands for one that was too long."""
+        reply = self._wire.send
         try:
             if line is None:
                 raise RpcError(-32600, f"A line is longer than {MAX_LINE_BYTES} bytes.")
             message = read_json(line.decode("utf-8"))  # from bytes it would guess the encoding
+        except ValueError:
+            reply(_error_frame(None, RpcError(-32700, "The line is not JSON in UTF-8.")))
+        except RpcError as error:
+            reply(_error_frame(None, error))
+        else:
             if isinstance(message, list) and message and self._version == _BATCHES:
                 self._receive_batch(message)
             else:
-                self._handle(message, self._wire.send)
-        except ValueError:
-            error = RpcError(-32700, "The line is not JSON in UTF-8.")
-            self._wire.send(_error_frame(None, error))
-        except RpcError as error:
-            self._wire.send(_error_frame(None, error))
+                self._handle(message, reply)
 
     def close(self, ending: Ending) -> None:
         """Answer what was read while somebody reads, then bring home what is paid for.
@@ -11124,8 +11110,7 @@ class Server:
             reply(_error_frame(number, error))
         except Exception as error:  # noqa: BLE001 - without its reader the whole session is lost
             note(self._runtime.settings, "ERROR", f"a request failed: {place_of(error)}")
-            fault = RpcError(-32603, "Something went wrong in this server.")
-            reply(_error_frame(number, fault))
+            reply(_error_frame(number, RpcError(-32603, "Something went wrong in this server.")))
 
     def _heeded(self, message: dict[str, Json]) -> bool:
         """Act on what is never answered: a notification, or the answer to a question."""
@@ -11157,15 +11142,25 @@ class Server:
         return RpcRequest(message["id"], params, _object_of(params, "_meta"), version, reply)
 
     def _version_of(self, method: str, meta: dict[str, Json]) -> str:
-        """The version a request speaks: what it says itself, else that of the handshake."""
+        """The version a request speaks: what it says itself, completely, else the handshake's."""
+        asked, known = meta.get(_VERSION_KEY), (MODERN_VERSION, *LEGACY_VERSIONS)
         if method == "initialize":
             return LEGACY_VERSIONS[0]
-        if method == "server/discover" or _VERSION_KEY in meta or _ABILITIES_KEY in meta:
-            return _asked_version(method, meta)
-        if self._version is None and method in {"tools/list", "tools/call"}:
-            words = f"Missing _meta fields {_VERSION_KEY} and {_ABILITIES_KEY}, or initialize first"
-            raise RpcError(-32602, words)
-        return self._version or LEGACY_VERSIONS[0]
+        if method != "server/discover":
+            if asked in LEGACY_VERSIONS:
+                return str(asked)
+            if _VERSION_KEY not in meta and _ABILITIES_KEY not in meta:
+                if self._version or method not in {"tools/list", "tools/call"}:
+                    return self._version or LEGACY_VERSIONS[0]
+                names = f"{_VERSION_KEY} and {_ABILITIES_KEY}"
+                raise RpcError(-32602, f"Missing _meta fields {names}, or initialize first")
+        if isinstance(asked, str) and asked != MODERN_VERSION:
+            data = {"supported": [v for v in known if v != asked], "requested": cut(asked, 80)}
+            raise RpcError(-32022, "Unsupported protocol version", data)
+        for name, kind in ((_VERSION_KEY, str), (_ABILITIES_KEY, dict)):
+            if not isinstance(meta.get(name), kind):
+                raise RpcError(-32602, f"Missing _meta field {name}")
+        return MODERN_VERSION
 
     def _initialize(self, request: RpcRequest) -> str:
         """Agree on a version: the one asked for, or else the newest. Never an error."""
@@ -11205,14 +11200,10 @@ class Server:
             self._lists[version] = request.result({"tools": tools, **modern})
         return self._lists[version]
 
-    def _outside_now(self) -> dict[str, Tool]:
-        """The tools of another server, the same object as long as they are the same."""
-        outside = self._runtime.outside
-        return outside.tools() if outside else {}
-
     def _look_outside(self) -> None:
-        """Take notice of tools that came or went, and announce it."""
-        outside = self._outside_now()
+        """Take notice of tools of another server that came or went, and announce it."""
+        other = self._runtime.outside
+        outside = other.tools() if other else {}  # the same object while they are the same
         if outside is self._outside or not (outside or self._outside):
             return
         self._outside, self._lists = outside, {}
@@ -11230,24 +11221,20 @@ class Server:
         heard = isinstance(wanted, dict) and wanted.get("toolsListChanged") is True
         if heard:
             self._listening[_id_text(request.id) or ""] = request.id
-        params = {
-            "notifications": {"toolsListChanged": True} if heard else {},
-            "_meta": {f"{META_PREFIX}subscriptionId": request.id},
-        }
-        acknowledged = "notifications/subscriptions/acknowledged"
-        self._wire.send(_frame(method=acknowledged, params=params))
+        meta = {f"{META_PREFIX}subscriptionId": request.id}
+        params = {"notifications": {"toolsListChanged": True} if heard else {}, "_meta": meta}
+        self._wire.send(_frame(method="notifications/subscriptions/acknowledged", params=params))
         return ""
 
     def _tool_named(self, name: Json) -> Tool:
         """The tool of that name; RpcError with the nearest one and all others."""
         if not isinstance(name, str):
             raise RpcError(-32602, "name must be the name of a tool.")
-        if name in self._tools:
-            return self._tools[name]
-        near = nearest(name, self._tools)
-        hint = f"Did you mean {near}? " if near else ""
-        words = f"Unknown tool {one_line(name[:200], 60)}. {hint}"
-        raise RpcError(-32602, f"{words}The tools are {', '.join(self._tools)}.")
+        if name not in self._tools:
+            near, known = nearest(name, self._tools), f"The tools are {', '.join(self._tools)}."
+            hint = f"Did you mean {near}? {known}" if near else known
+            raise RpcError(-32602, f"Unknown tool {one_line(name[:200], 60)}. {hint}")
+        return self._tools[name]
 
     def _call(self, request: RpcRequest) -> str:
         """Hand a tool call to a thread, which answers it."""
