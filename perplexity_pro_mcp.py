@@ -12915,6 +12915,8 @@ def _planned(client: Client, path: Path, text: str | None, launch: Launch) -> Cl
     elif _settings_in(client, new := edit(client, old, was, wanted)) != wanted:
         raise ValueError("it is written in an unusual way")
     diff = _difference(path.name, client, (was, entry), fresh)
+    if wanted.get("inputs") != document.get("inputs"):
+        diff += f'\n+  "inputs": [{json_text(_QUESTION)}]'
     servers.pop(SERVER, None)
     return ClientPlan(path, text, mark + new, diff, _older(servers))
 
@@ -14985,7 +14987,7 @@ def _check_key(settings: Settings) -> Finding:
     """Where the key was found and of what shape it is, never its text."""
     found = find_key(settings)
     if found.key is None:
-        return Finding("key", False, "none found", found.problem)
+        return Finding("key", False, "none found", f"{found.problem} {NO_KEY}")
     shape = f"in {found.place}, {len(found.key)} characters"
     repair = "Perplexity keys begin with pplx-; this looks like another vendor's"
     return Finding("key", found.key.startswith("pplx-"), shape, repair)

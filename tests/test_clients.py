@@ -741,6 +741,12 @@ class Differences(Case):
         self.assertNotIn("\x1b", shown)
         self.assertNotIn("\u202e", shown)
 
+    def test_the_question_of_vs_code_is_shown_and_those_of_others_are_not(self) -> None:
+        text = '{"inputs": [{"id": "hunter2", "description": "s3cr3t"}], "servers": {}}'
+        self.assertIn('+  "inputs": [{"type":"promptString",', self.hides("vscode", text))
+        again = planned("vscode", merged("vscode", text)).diff
+        self.assertEqual(again, "")
+
     def test_no_change_has_no_difference(self) -> None:
         self.assertEqual(planned("cursor", merged("cursor", None)).diff, "")
 

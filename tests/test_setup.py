@@ -105,6 +105,15 @@ class Setup(unittest.TestCase):
         self.assertEqual((second.out, second.err), ("", f"Nothing to change in {path}.\n"))
         self.assertEqual(files, ["mcp.json", "mcp.json.bak"])
 
+    def test_nothing_is_written_before_the_difference_is_shown(self) -> None:
+        with machine() as (here, home):
+            path = cursor_file(home, FOREIGN)
+            settings = pro.read_settings(here.environ)
+            screen = pro.Screen(None, io.StringIO(), settings)  # standard output is closed
+            self.assertEqual(pro.command_line(["setup", "cursor", "--write"], settings, screen), 1)
+            self.assertEqual(path.read_text("utf-8"), FOREIGN)
+            self.assertEqual([item.name for item in path.parent.iterdir()], ["mcp.json"])
+
     def test_only_who_must_fill_in_a_key_is_told_to(self) -> None:
         with machine() as (here, home):
             (home / ".config" / "amp").mkdir(parents=True)
@@ -470,6 +479,15 @@ class Audit(unittest.TestCase):
                     self.assertEqual((said.status, said.err), (0, ""))
                     self.assertIn(f"  {shown}\n", said.out)
                     self.assertNotIn("pass", said.out)
+
+    def test_every_folder_and_variable_that_is_used_is_named(self) -> None:
+        places = {"PERPLEXITY_FILES_DIR": "/some/images", "PERPLEXITY_API_KEY_FILE": "/some/key"}
+        with console() as here:
+            out = here.line("audit", **places).out
+            for name in (*places.values(), f"{here.folder}/data"):
+                self.assertIn(name, out)
+        for variable in pro.VARIABLES:
+            self.assertIn(f"  {variable.name}\n", out)
 
 
 class Launching(unittest.TestCase):
