@@ -6930,7 +6930,7 @@ def help_hint(declared: Tool) -> str:
 def failure(declared: Tool, error: ToolError) -> Outcome:
     """A failed call in all the forms in which a client may look for the category."""
     todo = error.todo
-    if error.kind == "invalid_request" and not todo:
+    if error.kind == "invalid_request" and not todo and declared.name in TOOLS:
         todo = help_hint(declared)
     message = f"{error.message} {todo}".strip()
     structured: dict[str, Json] = {"category": error.kind, "message": message}
