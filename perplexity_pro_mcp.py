@@ -11714,13 +11714,15 @@ def usable_sign_in(settings: Settings, refused: str = "") -> SignIn:
         return made.access not in {"", refused} and made.expires_at > time.time() + _EARLY_S
 
     made = signed_in(settings)
-    if made is None or usable(made):
-        return _required(made)
+    if made is None:
+        raise _sign_in_again()
+    if usable(made):
+        return made
     with _locked(settings):
-        made = _required(signed_in(settings))  # another process may have been faster
-        if usable(made):
+        made = signed_in(settings)  # another process may have been faster
+        if made and usable(made):
             return made
-        if not made.refresh:
+        if not (made and made.refresh):
             raise _sign_in_again()
         # Spent before it is sent, so that not even a death in between sends it twice.
         _keep(settings, made._replace(access="", refresh=""))
@@ -11736,12 +11738,6 @@ def usable_sign_in(settings: Settings, refused: str = "") -> SignIn:
             raise _sign_in_again()
         _keep(settings, fresh)
         return fresh
-
-
-def _required(made: SignIn | None) -> SignIn:
-    if made is None:
-        raise _sign_in_again()
-    return made
 
 
 def logout(settings: Settings) -> str:
@@ -12096,7 +12092,6 @@ _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _SCHEMAS_IN = {"properties", "patternProperties", "$defs", "definitions"}  # by name
 _SCHEMA_AT = {"items", "contains", "not", "if", "then", "else", "propertyNames"}
 _SCHEMA_LIST = {"anyOf", "oneOf", "allOf", "prefixItems"}
-_FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # another name costs some clients the whole tool
 _OF_A_FIELD = "type title description default enum enumNames format minLength maxLength minimum"
 
 
@@ -12126,10 +12121,10 @@ def _kept_tool(entry: Json) -> dict[str, Json] | None:
     schema = _schema(scrubbed(schema, None, without_hidden))
     for word in _SCHEMA_LIST | {"not", "if", "then", "else"}:  # several clients drop such tools
         schema.pop(word, None)
-    fields = {n: v for n, v in object_in(schema, "properties").items() if _FIELD.fullmatch(n)}
-    schema.update(properties=fields, required=texts_in(schema, "required"))
-    if not fields.keys() >= set(schema["required"]):
+    # A field of another name costs some clients the tool, or every request that offers it.
+    if not all(re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", n) for n in object_in(schema, "properties")):
         return None
+    schema["required"] = texts_in(schema, "required")
     title, hints = one_line(text_in(entry, "title") or name, 100), object_in(entry, "annotations")
     words = cut(without_hidden(text_in(entry, "description") or title), 2000)
     kept = {n: hints[n] for n in _HINTS if isinstance(hints.get(n), bool)}
@@ -12142,7 +12137,8 @@ def _schema(value: Json) -> dict[str, Json]:
     schema = dict(value) if isinstance(value, dict) else {}
     for word, inner in schema.items():
         if word in _SCHEMAS_IN:
-            schema[word] = {name: _schema(object_in(inner, name)) for name in inner or ()}
+            named = inner if isinstance(inner, dict) else {}
+            schema[word] = {name: _schema(one) for name, one in named.items()}
         elif word in _SCHEMA_AT or (word == "additionalProperties" and isinstance(inner, dict)):
             schema[word] = _schema(inner)
         elif word in _SCHEMA_LIST:
@@ -12205,8 +12201,6 @@ _STEPS = {  # what comes after an event, or after a tool
     "the file instead.",
     "create_attachment_upload": "perplexity_computer_file uploads a local file in one call; pass "
     "its attachment_url in attachment_urls.",
-    "projects_list": "Pass project_uuid to call_perplexity_computer to start a thread there.",
-    "models_list": "Pass mode, or model with an effort of its own, to call_perplexity_computer.",
 }
 
 
@@ -14607,56 +14601,43 @@ def _message_sent(
 # ---- Perplexity Computer
 # Signing in and out, and its tools for a terminal, where the user answers what Computer asks.
 
-
-class _ComputerWords(NamedTuple):
-    """What stands behind `computer`: plain words, and the values of flags."""
-
-    words: list[str]
-    flags: dict[str, str]
-
-
-_COMPUTER_FLAGS = {"--thread": "ID", "--args-json": "JSON", "--output": "FILE"}
-_COMPUTER_SWITCHES = ("--no-browser", "--json")
-_COMPUTER_ACTIONS = {  # how many words each takes
+_COMPUTER_FLAGS = {"--thread": 1, "--args-json": 1, "--output": 1, "--no-browser": 0, "--json": 0}
+_COMPUTER_ACTIONS = {  # and how many words each takes
     "login": 0, "status": 0, "logout": 0, "tools": 0,
     "read": 1, "call": 1, "upload": 1, "download": 2,
 }  # fmt: skip
 
 
-def _computer_words(words: Sequence[str]) -> tuple[str, _ComputerWords]:
-    """The action, empty for a task, and what it is given; behind -- everything is the task."""
-    plain, flags, rest = list[str](), dict[str, str](), list(words)
-    is_task = False
+def _computer_words(words: Sequence[str]) -> tuple[str, list[str], dict[str, str]]:
+    """The action, empty for a task, its words and its flags; behind -- everything is the task."""
+    plain, flags, rest, is_task = list[str](), dict[str, str](), list(words), False
     while rest:
         word, equals, value = rest.pop(0).partition("=")
         if word == "--" and not equals:
-            is_task = not plain
-            plain += rest
-            break
-        if not word.startswith("--"):
+            is_task, plain, rest = not plain, plain + rest, []
+        elif not word.startswith("--"):
             plain.append(word + equals + value)
-        elif word in _COMPUTER_SWITCHES:
-            flags[word] = "yes"
-        elif word in _COMPUTER_FLAGS and (equals or rest):
-            flags[word] = value if equals else rest.pop(0)
+        elif word in _COMPUTER_FLAGS and (equals or len(rest) >= _COMPUTER_FLAGS[word]):
+            flags[word] = value if equals or not _COMPUTER_FLAGS[word] else rest.pop(0)
         else:
-            known = (*_COMPUTER_SWITCHES, *_COMPUTER_FLAGS)
-            raise UsageError(f"{word} is no flag of computer or lacks a value{_meant(word, known)}")
+            hint = _meant(word, _COMPUTER_FLAGS)
+            raise UsageError(f"{word} is no flag of computer or lacks a value{hint}")
     action = plain[0] if plain and plain[0] in _COMPUTER_ACTIONS and not is_task else ""
     taken = plain[1:] if action else plain
     if action and len(taken) != _COMPUTER_ACTIONS[action]:
         raise UsageError(f"computer {action} takes {_COMPUTER_ACTIONS[action]} word(s) behind it")
-    return action, _ComputerWords(taken, flags)
+    return action, taken, flags
 
 
 def run_computer(words: Sequence[str], scene: Context) -> int:
     """Sign in or out, show what there is, or have Computer do something."""
     settings, screen = scene
-    action, given = _computer_words(words)
+    action, given, flags = _computer_words(words)
     if action == "login":
-        login(
-            settings, lambda url: screen.data(f"{url}\n"), _pasted(), browser=_opens(given, screen)
-        )
+        screen.note("Open this address in a browser, or paste the one you are sent to:")
+        pasted = filter(None, (line.strip() for line in sys.stdin or ()))
+        show, browser = lambda url: screen.data(f"{url}\n"), "--no-browser" not in flags
+        login(settings, show, pasted, browser=browser)
         screen.note(f"Signed in to Perplexity Computer. {len(Computer(settings).tools())} tools.")
     elif action == "status":
         made = signed_in(settings)
@@ -14668,53 +14649,16 @@ def run_computer(words: Sequence[str], scene: Context) -> int:
     elif action == "tools":
         tools = Computer(settings).tools().values()
         rows = [(tool.name, one_line(tool.description, 60)) for tool in tools]
-        screen.data("\n".join(aligned(rows, screen.width)) + "\n" if rows else "")
+        screen.data("".join(f"{line}\n" for line in aligned(rows, screen.width)) if rows else "")
     else:
-        return _computer_task(action, given, scene)
+        return _computer_task(_computer_call(action, given, flags), "--json" in flags, scene)
     return 0
 
 
-def _opens(given: _ComputerWords, screen: Screen) -> bool:
-    """Whether a browser is to be opened; told what to do where it is not."""
-    screen.note("Open this address in a browser, or paste the one you are sent to:")
-    return "--no-browser" not in given.flags
-
-
-def _pasted() -> Iterator[str]:
-    """The lines that are not blank."""
-    return filter(None, (line.strip() for line in sys.stdin or ()))
-
-
-def _computer_task(action: str, given: _ComputerWords, scene: Context) -> int:
-    """Call a tool, and the one that answers, as long as somebody answers what Computer asks."""
-    settings, screen = scene
-    name, arguments = _computer_call(action, given)
-    with contextlib.closing(with_computer(Runtime(settings))) as runtime:
-        while name:
-            declared = runtime.outside.tools().get(name)
-            if declared is None:
-                why = "There is no such tool" if signed_in(settings) else "Nobody is signed in"
-                raise ToolError("authentication", f"{why}: {PROGRAM} computer login.")
-            order = ParsedCommand(declared, arguments, {}, {})
-            ended = _ended(order, runtime, screen)
-            if ended.outcome.kind:
-                return _reported(order, ended, screen)
-            found = ended.outcome.structured
-            shown = _computer_text(found) if declared.entry else ended.outcome.text
-            shown = json_text(found) if "--json" in given.flags else shown
-            screen.data(f"{shown}\n")
-            screen.note(spoken(str(found.get("next_step", ""))))
-            name, arguments = _computer_answer(found, screen)
-    working = found.get("status") == "in_progress" or found.get("task_status") == "working"
-    if found.get("thread_id"):
-        screen.note(f"Thread {found['thread_id']}")
-    well = found.get("event", "complete") in {"complete", "transcript"}
-    return STILL_RUNNING if working else 0 if well else 1
-
-
-def _computer_call(action: str, given: _ComputerWords) -> tuple[str, dict[str, Json]]:
+def _computer_call(
+    action: str, words: list[str], flags: dict[str, str]
+) -> tuple[str, dict[str, Json]]:
     """The tool that a command line means, and its arguments."""
-    words, flags = given
     if action == "read":
         return "read_thread", {"thread_id": words[0]}
     if action == "call":
@@ -14722,12 +14666,10 @@ def _computer_call(action: str, given: _ComputerWords) -> tuple[str, dict[str, J
         if not isinstance(arguments, dict):
             raise UsageError("--args-json must be a JSON object")
         return words[0], arguments
-    if action == "upload":
-        return f"{PREFIX}computer_file", {"action": action, "path": words[0]}
-    if action == "download":
-        named = {"path": flags["--output"]} if "--output" in flags else {}
-        number = {"action": action, "thread_id": words[0], "asset_id": words[1]}
-        return f"{PREFIX}computer_file", {**number, **named}
+    if action in {"upload", "download"}:
+        named = ("path",) if action == "upload" else ("thread_id", "asset_id")
+        path = {"path": flags["--output"]} if "--output" in flags else {}
+        return f"{PREFIX}computer_file", {"action": action, **path, **dict(zip(named, words))}
     stdin = Stdin()
     message = " ".join(words) or (stdin.text() if stdin.is_fed() else "")
     if not message.strip():
@@ -14736,34 +14678,58 @@ def _computer_call(action: str, given: _ComputerWords) -> tuple[str, dict[str, J
     return "call_perplexity_computer", {"message": message, **thread}
 
 
+def _computer_task(call: tuple[str, dict[str, Json]], as_json: bool, scene: Context) -> int:
+    """Call a tool, and the one that answers, as long as somebody answers what Computer asks."""
+    settings, screen = scene
+    with contextlib.closing(with_computer(Runtime(settings))) as runtime:
+        while call[0]:
+            declared = runtime.outside.tools().get(call[0])
+            if declared is None:
+                why = "There is no such tool" if signed_in(settings) else "Nobody is signed in"
+                raise ToolError("authentication", f"{why}: {PROGRAM} computer login.")
+            order = ParsedCommand(declared, call[1], {}, {})
+            ended = _ended(order, runtime, screen)
+            if ended.outcome.kind:
+                return _reported(order, ended, screen)
+            found = ended.outcome.structured
+            text = _computer_text(found) if declared.entry else ended.outcome.text
+            screen.data(f"{json_text(found) if as_json else text}\n")
+            call = _computer_answer(found, screen)
+    event, working = found.get("event", "complete"), found.get("task_status") == "working"
+    if event != "complete":
+        screen.note(spoken(str(found.get("next_step"))))
+    if thread := text_in(found, "thread_id"):
+        screen.note(f'To go on: {PROGRAM} computer --thread {one_line(thread, 100)} "..."')
+    if working or found.get("status") == "in_progress":
+        return STILL_RUNNING
+    return 0 if event in {"complete", "transcript"} else 1
+
+
 def _computer_text(found: Mapping[str, Json]) -> str:
     """A result for people: its text and the files with it, else all of it."""
     rest = {name: value for name, value in found.items() if name != "next_step"}
-    text = text_in(found, "text") or json.dumps(rest, indent=1, ensure_ascii=False)
     files = [one for one in list_in(found, "files") if text_in(one, "url")]
     lines = [f"{one_line(str(one.get('filename')), 80)}: {one['url']}" for one in files]
+    text = text_in(found, "text") or json.dumps(rest, indent=1, ensure_ascii=False)
     return "\n".join([text, *lines])
 
 
 def _computer_answer(found: Mapping[str, Json], screen: Screen) -> tuple[str, dict[str, Json]]:
     """The call that answers what Computer asks, if somebody is there to ask; else no name."""
-    event, asked = found.get("event"), object_in(found, "interactive")
+    event, follow = found.get("event"), object_in(found, "interactive").get("followup_uuid")
     asks = event in {"ask_user_question", "confirm_action"}
     if not (asks and screen.watched and _is_terminal(sys.stdin)):
         return "", {}
-    follow = text_in(asked, "followup_uuid")
-    arguments: dict[str, Json] = {"thread_id": found.get("thread_id")}
-    arguments.update({"followup_uuid": follow} if follow else {})
-    try:
+    answer = ""
+    with contextlib.suppress(EOFError):
         answer = input("> " if event == "ask_user_question" else "[y/N] ").strip()
-    except EOFError:
-        answer = ""
+    given = {"thread_id": found.get("thread_id"), **({"followup_uuid": follow} if follow else {})}
     if event == "ask_user_question":
         answers = {text_in(found, "text") or "question": answer}
-        return ("answer_question", {**arguments, "answers": answers}) if answer else ("", {})
+        return ("answer_question", {**given, "answers": answers}) if answer else ("", {})
     agrees = answer.lower() in {"y", "yes"}
     reason = "The user agreed." if agrees else "The user did not agree."
-    return f"confirm_action_{'approve' if agrees else 'deny'}", {**arguments, "result": reason}
+    return f"confirm_action_{'approve' if agrees else 'deny'}", {**given, "result": reason}
 
 
 # ---- The key
@@ -15189,7 +15155,7 @@ COMMANDS: dict[str, Command] = {
     "computer": Command(
         "ask", "Have Perplexity Computer do a task, with your account", run_computer,
         "[TASK | login | status | logout | tools | read | call | upload | download] [FLAGS]",
-        (*_COMPUTER_ACTIONS, *_COMPUTER_SWITCHES, *_COMPUTER_FLAGS),
+        (*_COMPUTER_ACTIONS, *_COMPUTER_FLAGS),
     ),
     "key": Command(
         "set up", "Store the API key, show where it comes from, remove it", run_key,

@@ -143,6 +143,8 @@ HOSTILE = [
     {"name": "deep", "inputSchema": json.loads('{"a":' * 90 + "1" + "}" * 90)},
     _tool("fat", "x", {f"p{n}": {"type": "string", "description": "y" * 500} for n in range(90)}),
     _tool("read_thread", "A second one of this name.", {}),
+    {"name": "odd", "inputSchema": {"type": "object", "properties": 5, "required": "x"}},
+    {"name": "spaces", "inputSchema": {"type": "object", "properties": {"a b": {}}}},
     "not a tool",
 ]
 

@@ -427,8 +427,10 @@ class TheList(unittest.TestCase):
             tools = made.runtime.outside.tools()
             for name in ("perplexity_ask", "Perplexity_Search", "perplexity_new", "bad name!"):
                 self.assertNotIn(name, tools)
-            for name in ("no_schema", "list_root", "deep", "fat"):
+            for name in ("no_schema", "list_root", "deep", "fat", "spaces"):
                 self.assertNotIn(name, tools)
+            odd = tools["odd"].entry["inputSchema"]
+            self.assertEqual((odd["properties"], odd["required"]), ({}, []))
             self.assertLessEqual(len(tools["long_words"].entry["description"]), 2000)
             hidden = tools["hidden_words"].entry
             self.assertNotRegex(hidden["description"], "[\u202e\u200b\x1b]")
@@ -769,7 +771,7 @@ class CommandLine(unittest.TestCase):
         with bridge() as made:
             _, out, err = self.line(made, "a question")
             self.assertEqual(out, "Which format?\n1. PDF\n2. DOCX\n")
-            self.assertIn("Thread thread-1", err)
+            self.assertIn("--thread thread-1", err)
             _, out, _ = self.line(made, "--thread", "thread-1", "go on with the report")
             self.assertIn("report.pdf: http", out)
             self.assertEqual(
