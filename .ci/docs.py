@@ -118,6 +118,33 @@ def reference() -> str:
 
 # ---- .github/CLIENTS.md
 
+# How long clients wait for one call, by what was known in November 2026; they change it at will.
+LIMITS = (
+    ("Client", "Its limit", "`PERPLEXITY_WAIT_SECONDS`"),
+    ("Claude Code", "none in practice; 30 minutes without progress", "300"),
+    ("Claude Desktop", "60 s, newer ones about 4 minutes", "leave it"),
+    ("Cline", "60 s, or `timeout` in its block", "300 with the block above"),
+    ("Codex", "60 s, or `tool_timeout_sec` in its block", "300 with the block above"),
+    ("Cursor", "about 60 minutes; its command line 60 s", "300 in the editor"),
+    ("Gemini CLI", "600 s", "300"),
+    ("VS Code", "none", "300"),
+    ("clients on the TypeScript SDK", "60 s, unless progress resets it", "leave it"),
+)
+PROSE = """\
+A key in a client's file stands there in plain text, for all who can read the file: keep such a file
+out of repositories. After `{program} key set` the blocks need none, and `setup` leaves it out.
+
+To stay on one version, write `{name}==VERSION` for `{name}`. Desktop applications do not know
+your shell's PATH: where one reports that uvx is not found, write what `command -v uvx` (Windows:
+`where uvx`) prints."""
+LAST = """\
+## How long a call may take
+
+A call answers within `PERPLEXITY_WAIT_SECONDS`; what is late goes on as a job, and nothing is lost.
+Where the client waits longer than a minute, a larger value saves the second call.
+
+{limits}"""
+
 
 def files_of(client: pro.Client) -> str:
     """Where a client's block belongs, on each platform where that differs."""
@@ -141,6 +168,8 @@ def clients() -> str:
         f"`{pro.PROGRAM} setup CLIENT --write` merges them into the client's file.",
         "",
         "One click: " + " \u00b7 ".join(buttons),
+        "",
+        PROSE.format(program=pro.PROGRAM, name=pro.NAME),
     ]
     groups: dict[str, list[pro.Client]] = {}
     for client in pro.CLIENTS.values():
@@ -152,8 +181,10 @@ def clients() -> str:
             added = pro.shell_command(client, launch)
             here = f"into {where}" if where else "run it in a shell"
             run = f"; or run `{added}`" if added and added != text else ""
-            lines.append(f"- {client.title}: {here}{run}")
+            moved = f" (below `${client.moved}` where that is set)" if client.moved else ""
+            lines.append(f"- {client.title}: {here}{moved}{run}")
         lines += ["", "```", text, "```"]
+    lines += ["", LAST.format(limits=table(LIMITS[0], LIMITS[1:]))]
     return "\n".join(lines) + "\n"
 
 
