@@ -4315,7 +4315,9 @@ _CHANGES = ", ".join(f"{n} = coalesce(:{n}, {n})" for n in _JOB_COLUMNS if n not
 
 def _job(row: tuple[Json, ...]) -> JobRow:
     values = dict(zip(JobRow._fields, row))
-    return JobRow(**{**values, **{name: iso(values[name]) for name in _JOB_TIMES if values[name]}})
+    shown = dict.fromkeys(_JOB_TIMES, iso)
+    shown.update(dict.fromkeys(("query", "result_text", "error_text"), harmless))
+    return JobRow(**{**values, **{n: show(values[n]) for n, show in shown.items() if values[n]}})
 
 
 def _job_values(job: JobRow) -> dict[str, Json]:
@@ -4636,8 +4638,9 @@ def stored_vectors(
 
 def chunk_row(db: sqlite3.Connection, number: int) -> dict[str, Json] | None:
     """A stored chunk as a search shows it, if it is still there."""
-    sql = """SELECT source, chunk_index, text, chat_id, chat_message_id AS message_id,
-        research_job_id AS job_id, CASE source WHEN 'text' THEN substr(ref, 3) END AS key
+    sql = """SELECT source, chunk_index, cleaned(text) AS text, chat_id,
+        chat_message_id AS message_id, research_job_id AS job_id,
+        CASE source WHEN 'text' THEN cleaned(substr(ref, 3)) END AS key
         FROM embedding_chunks LEFT JOIN chat_messages ON chat_messages.id = chat_message_id
         WHERE embedding_chunks.id = :id"""
     return next(iter(rows(db, sql, id=number)), None)
@@ -9992,7 +9995,7 @@ def _matches_of(call: Call, best: Sequence[tuple[int, float]]) -> list[Match]:
         for number, score in best:
             row = chunk_row(db, number)
             if row is not None:
-                row["text"] = cut(without_key(without_hidden(row["text"]), key), HIT_CHARS)
+                row["text"] = cut(without_key(row["text"], key), HIT_CHARS)
                 row["key"] = row["key"] and without_key(row["key"], key)
                 matches.append(Match(score, **row))
     return matches

@@ -1298,6 +1298,15 @@ class Bounds(WithFolder):
                 self.assertEqual(self.refusal(tool, **arguments), "not_found", arguments)
 
 
+def texts_in(value: Any) -> list[str]:
+    """Every text of a result, names included."""
+    if isinstance(value, dict):
+        return [text for pair in value.items() for text in texts_in(list(pair))]
+    if isinstance(value, list):
+        return [text for item in value for text in texts_in(item)]
+    return [value] if isinstance(value, str) else []
+
+
 class Chats(unittest.TestCase):
     def send(self, owner: Desk, message: str, **more: Any) -> int:
         sent = owner.ok("chat", action="send", message=message, **more)
@@ -1354,6 +1363,30 @@ class Chats(unittest.TestCase):
             self.assertEqual(len(owner.fake.requests), sent)
             self.assertGreater(self.send(owner, "q", title="t"), chat)
 
+    def assert_clean(self, outcome: Any) -> None:
+        """Nothing steers a terminal, hides, or is an address to run, in either form."""
+        found = [outcome.text, *texts_in(outcome.structured)]
+        for hidden in ("\x1b", "\u202e", "\U000e0041", "javascript:"):
+            self.assertEqual([text for text in found if hidden in text], [], repr(hidden))
+
+    def test_jobs_of_the_older_server_are_cleaned_when_they_are_read(self) -> None:
+        odd = "a\x1b[31mb\u202ec\U000e0041d"
+        sources = [{"url": "javascript:alert(1)"}, {"url": "https://a.org/", "title": odd}]
+        with desk() as owner:
+            job = owner.ok("research", query="q")["job_id"]
+            with owner.runtime.store.writing() as db:
+                db.execute(
+                    "UPDATE research_jobs SET status = 'completed', tool = NULL, query = ?, "
+                    "result_text = ?, error_text = ?, sources_json = ?, "
+                    "finished_at = '2026-10-10 10:00:00.000000'",
+                    (odd, odd, odd, json.dumps(sources)),
+                )
+            for arguments in ({"action": "list"}, {"action": "status", "job_id": job}):
+                self.assert_clean(owner.run("jobs", **arguments))
+            outcome = owner.run("jobs", action="result", job_id=job)
+            self.assert_clean(outcome)
+            self.assertEqual(outcome.structured["answer"], "a[31mbcd")
+
     def test_what_the_older_server_stored_is_cleaned_when_it_is_read(self) -> None:
         with desk() as owner:
             chat = self.send(owner, "q", title="t")
@@ -1374,9 +1407,7 @@ class Chats(unittest.TestCase):
                 outcome = owner.run("chat", action="read", chat_id=chat)
                 read = outcome.structured
                 answer = read["messages"][1]
-                for text in (outcome.text, json.dumps(read, ensure_ascii=False)):
-                    for hidden in ("\x1b", "\u202e", "javascript:"):
-                        self.assertNotIn(hidden, text)
+                self.assert_clean(outcome)
                 self.assertEqual([source["url"] for source in answer["sources"]], urls)
             for text in ("nonsense", "[" * 100_000):
                 with owner.runtime.store.writing() as db:
