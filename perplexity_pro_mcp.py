@@ -10839,9 +10839,10 @@ class CallRegistry:
         with self._lock, contextlib.suppress(RuntimeError):  # the system allows no more threads
             calls = [running for running in self._owed.values() if not running.begun]
             calls = [call for call in calls if call.declared.effects.open_world == goes_out]
-            for running in calls[self._free[goes_out] + MAX_QUEUED :]:
+            room = max(0, self._free[goes_out])
+            for running in calls[room + MAX_QUEUED :]:
                 running.deadline = -_NEVER
-            for running in calls[: self._free[goes_out]]:
+            for running in calls[:room]:
                 _start("call", self._work, running)
                 running.begun = True
                 self._free[goes_out] -= 1
@@ -10849,9 +10850,13 @@ class CallRegistry:
     def _work(self, running: ServerCall) -> None:
         """Run a call, in its thread."""
         self.answer(running, self._answer_of(running))
+        self.lend(running, 1)
+
+    def lend(self, running: ServerCall, places: int) -> None:
+        """Give the place of a call to those that wait, or take it back."""
         goes_out = running.declared.effects.open_world
         with self._lock:
-            self._free[goes_out] += 1
+            self._free[goes_out] += places
             self._begin(goes_out)
 
     def _watch_time(self) -> None:
@@ -10945,11 +10950,15 @@ class Elicitation:
     def put(self, running: ServerCall, form: dict[str, Json], limit_s: float) -> Json:
         """What the client says became of a form; None where it says nothing in time."""
         running.pause(0)
+        if len(self._open) >= MAX_WORKERS:
+            words = "Too many questions wait for the user already; nothing was sent."
+            raise ToolError("rate_limited", words)
         number, answers = f"ask-{os.urandom(16).hex()}", list[Json]()
         modern = running.request.version == MODERN_VERSION
         key, left_s = number if modern else json_text(number), running.remaining_s()
         until = time.monotonic() + (ANSWER_LIFE_S if modern else limit_s)
         self._open[key] = (running, answers)
+        self._calls.lend(running, 1)
         running.deadline = _NEVER
         if modern:
             asked = {"method": "elicitation/create", "params": {"mode": "form", **form}}
@@ -10966,6 +10975,7 @@ class Elicitation:
                 running.pause(_ASK_LOOK_S)
         finally:
             self._open.pop(key, None)
+            self._calls.lend(running, -1)
             running.deadline = time.monotonic() + (running.settings.wait_s if modern else left_s)
             self._calls.wake.set()
             if not (answers or modern):  # the form would stay open, and its answer mean nothing

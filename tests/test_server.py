@@ -1333,6 +1333,17 @@ class AskingBetweenTwoCalls(ServerTest):
                 answer = session.ask(call(2, "drop", _meta=meta, gate="it"))
                 self.assertEqual(said(answer), UNASKED)
 
+    def test_calls_that_wait_for_their_users_leave_their_places_to_others(self) -> None:
+        self.limit(MAX_WORKERS=2)
+        session = self.session(None)
+        state = self.state(session)
+        self.state(session, "another")
+        self.assertEqual(said(session.ask(call(3, "echo", _meta=META, text="x"))), "x")
+        refused = self.drop(session, "a third")
+        self.assertEqual(refused["_meta"]["category"], "rate_limited")
+        self.assertEqual(self.answered(session, state, YES), DROPPED)
+        self.assertEqual(self.answered(session, self.state(session), YES), DROPPED)
+
     def test_the_handshake_does_not_count_for_modern_requests(self) -> None:
         session = self.session(None)
         session.begin(capabilities=FORMS)
