@@ -10531,6 +10531,7 @@ _STRUCTURE = "2025-06-18"  # brought structured results, and questions to the us
 _VERSION_KEY = f"{META_PREFIX}protocolVersion"
 _ABILITIES_KEY = f"{META_PREFIX}clientCapabilities"
 _LOCAL_WORKERS = 8
+_MAX_PARTS = 1_000_000  # of a line: a value takes up to a hundred times its bytes in memory
 _ASK_S = 60.0  # for the user's answer to a question
 _CLOSE_S = 0.5  # of the grace, for the last lines
 _LOOK_S = 0.01  # between looks at what is left, while the end is awaited
@@ -11052,8 +11053,9 @@ class Server:
         """Handle one line; None stands for one that was too long."""
         reply = self._wire.send
         try:
-            if line is None:
-                raise RpcError(-32600, f"A line is longer than {MAX_LINE_BYTES} bytes.")
+            if line is None or sum(map(line.count, b"[{,")) > _MAX_PARTS:
+                limits = f"{MAX_LINE_BYTES} bytes or {_MAX_PARTS} values"
+                raise RpcError(-32600, f"A line is longer than {limits}.")
             message = read_json(line.decode("utf-8"))  # from bytes it would guess the encoding
         except ValueError:
             reply(_error_frame(None, RpcError(-32700, "The line is not JSON in UTF-8.")))

@@ -269,6 +269,13 @@ class Framing(ServerTest):
         self.assertEqual(session.ask(fits)["id"], 3)
         self.assert_error(session.ask(fits.replace(b'"x', b'"xx')), -32600)
 
+    def test_a_line_of_a_million_values_is_refused_unread(self) -> None:
+        session = self.session()
+        with mock.patch.object(pro, "read_json", side_effect=AssertionError):
+            for values in (b"[" + b"[]," * 500_001 + b"0]\n", b"[" + b"0," * 1_000_001 + b"0]\n"):
+                self.assert_error(session.ask(values), -32600)
+        self.assertTrue(session.quiet())
+
     def test_a_request_of_five_megabytes_is_read(self) -> None:
         session = self.session()
         answer = session.ask(call(1, "echo", text="x" * 5_000_000))
