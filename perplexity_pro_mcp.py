@@ -13967,15 +13967,15 @@ def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> CallEnd:
     pause_s = TICK_S
     if _streams(order, screen):
         call.hear, pause_s = watch.heard.append, STREAM_TICK_S
-    running = Work("call", lambda: run_tool(call, order.arguments))
-    signal = 0
-    try:
+    running, signal = None, 0
+    try:  # a signal may come as soon as the call has its thread
+        running = Work("call", lambda: run_tool(call, order.arguments))
         while not running.over.wait(pause_s):
             watch.tick()
             runtime.beat()
     except (KeyboardInterrupt, Stopped) as stop:
         signal = getattr(stop, "number", 2)
-        if not _drained(running, runtime, screen, signal):
+        if running is None or not _drained(running, runtime, screen, signal):
             call.cancel()
             runtime.settle(0.5)
             screen.note(("\n" if watch.shown else "") + _interruption(order, call))
