@@ -1254,9 +1254,8 @@ class Tool(NamedTuple):
     effects: Effects
     examples: tuple[dict[str, Json], ...]
     handler: Callable[[Any, Any], Result]
-    needs: Mapping[str, tuple[str, ...]] | None = (
-        None  # what each action cannot do without; "a or b"
-    )
+    # What each action cannot do without: names, or "one or the other".
+    needs: Mapping[str, tuple[str, ...]] | None = None
     entry: dict[str, Json] | None = None  # of a tool from outside: its own definition
 
     @property
@@ -1398,18 +1397,12 @@ def span_text(arg: Arg) -> str:
     return "" if arg.high is None else f"at most {arg.high:.12g}"
 
 
-def bounds_text(field: Field) -> str:
-    """The bounds and default of an argument in words: clients drop them from schemas."""
+def field_words(field: Field) -> str:
+    """What an argument means, with its bounds and default: clients drop them from schemas."""
     bounds = span_text(field.arg) if field.shape.kind in {"integer", "number"} else ""
     usual = "" if field.default == DEFAULT_PROJECT else field.default  # its words tell that one
-    default = f"default {usual}" if usual else ""
-    return ", ".join(filter(None, (bounds, default)))
-
-
-def field_words(field: Field) -> str:
-    """What an argument means, with its bounds."""
-    bounds = bounds_text(field)
-    return f"{field.arg.words} ({bounds})" if bounds else field.arg.words
+    told = ", ".join(filter(None, (bounds, f"default {usual}" if usual else "")))
+    return f"{field.arg.words} ({told})" if told else field.arg.words
 
 
 def _schema_of(field: Field) -> dict[str, Json]:
@@ -1511,50 +1504,57 @@ def _from_text(value: Json) -> Json:
         return value
 
 
+# Each reader takes a value in every form that models send it in, and returns it in its own; the
+# sentence of its ValueError follows the argument's name.
+
+
 def _read_choice(field: Field, value: Json) -> Json:
     word = value.strip().lower() if isinstance(value, str) else value
     if word not in field.shape.choices:
-        allowed = ", ".join(field.shape.choices)
-        raise invalid(field.name, f"must be one of {allowed}, not {_quoted(value)}.")
+        raise ValueError(f"must be one of {', '.join(field.shape.choices)}, not {_quoted(value)}")
     return word
 
 
-def _read_string(field: Field, value: Json) -> Json:
-    if field.shape.choices:
-        return _read_choice(field, value)
-    if field.shape.or_list:
-        return _read_text_or_list(field, value)
+def _read_text(field: Field, value: Json) -> Json:
     if field.arg.amount and isinstance(value, (int, float)) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):
-        raise invalid(field.name, "must be text.")
+        raise ValueError("must be text")
     if not value.strip():
-        raise invalid(field.name, "must not be blank.")
+        raise ValueError("must not be blank")
     limit = field.arg.high
     if limit is not None and len(value) > limit:
-        raise invalid(field.name, f"must be at most {limit:.0f} characters, not {len(value)}.")
+        raise ValueError(f"must be at most {limit:.0f} characters, not {len(value)}")
     return value
 
 
-def _are_texts(value: Json) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+def _are(found: Json, kind: type) -> bool:
+    return isinstance(found, list) and all(isinstance(item, kind) for item in found)
 
 
-def _read_text_or_list(field: Field, value: Json) -> Json:
-    """Text, a list of texts, or a list of texts as JSON text."""
-    found = _from_text(value)
-    if _are_texts(found):
-        return found
-    if isinstance(value, str):
-        return [value]
-    raise invalid(field.name, "must be text or a list of texts.")
+def _counted(field: Field, found: list[Json]) -> list[Json]:
+    low, high = field.arg.low or 0, field.arg.high
+    if len(found) < low or (high is not None and len(found) > high):
+        raise ValueError(f"must have {span_text(field.arg)} entries, not {len(found)}")
+    return found
+
+
+def _read_texts(field: Field, value: Json) -> Json:
+    """A list of texts; one bare text counts as a list of one."""
+    found, or_text = _from_text(value), field.shape.or_list
+    if or_text and isinstance(value, str) and not _are(found, str):
+        found = value  # a question that only looks like JSON
+    found = [found] if isinstance(found, str) else found
+    if not _are(found, str):
+        wanted = "text or a list of texts" if or_text else "a list of texts, for example"
+        raise ValueError(f"must be {wanted}{'' if or_text else ' a JSON array'}")
+    return found if or_text else _counted(field, found)
 
 
 def _read_number(field: Field, value: Json) -> Json:
     """A number; whole floats pass as whole numbers, booleans never pass."""
     whole_only = field.shape.kind == "integer"
-    number = _from_text(value)
-    low, high = field.arg.low, field.arg.high
+    number, low, high = _from_text(value), field.arg.low, field.arg.high
     fits = (
         isinstance(number, (int, float))
         and not isinstance(number, bool)
@@ -1564,57 +1564,43 @@ def _read_number(field: Field, value: Json) -> Json:
     if fits:
         return int(number) if whole_only else float(number)
     bounds = span_text(field.arg)
-    link = "of" if bounds.startswith("at") else "from"
-    noun = f"a {'whole ' if whole_only else ''}number{f' {link} {bounds}' if bounds else ''}"
-    raise invalid(field.name, f"must be {noun}, not {_quoted(value)}.")
+    link = " of " if bounds.startswith("at") else " from "
+    noun = f"a {'whole ' if whole_only else ''}number{link if bounds else ''}{bounds}"
+    raise ValueError(f"must be {noun}, not {_quoted(value)}")
 
 
-def _read_boolean(field: Field, value: Json) -> Json:
+def _read_switch(_: Field, value: Json) -> Json:
     found = _from_text(value.lower()) if isinstance(value, str) else value
     if not isinstance(found, bool):
-        raise invalid(field.name, f"must be true or false, not {_quoted(value)}.")
+        raise ValueError(f"must be true or false, not {_quoted(value)}")
     return found
 
 
-def _read_array(field: Field, value: Json) -> Json:
-    """A list; one bare text counts as a list of one."""
-    of_texts = field.shape.list_of == "string"
-    found = _from_text(value)
-    if isinstance(found, str) and of_texts:
-        found = [found]
-    kind, wanted = (str, "texts") if of_texts else (dict, "objects")
-    if not isinstance(found, list) or not all(isinstance(item, kind) for item in found):
-        raise invalid(field.name, f"must be a list of {wanted}, for example a JSON array.")
-    low, high = field.arg.low, field.arg.high
-    if len(found) < (low or 0) or (high is not None and len(found) > high):
-        raise invalid(field.name, f"must have {span_text(field.arg)} entries, not {len(found)}.")
-    return found
+def _read_json(field: Field, value: Json) -> Json:
+    """An object, or a list of objects."""
+    found, one = _from_text(value), field.shape.kind == "object"
+    if not (isinstance(found, dict) if one else _are(found, dict)):
+        wanted = "a JSON object" if one else "a list of objects, for example a JSON array"
+        raise ValueError(f"must be {wanted}")
+    return found if one else _counted(field, found)
 
 
-def _read_object(field: Field, value: Json) -> Json:
-    found = _from_text(value)
-    if not isinstance(found, dict):
-        raise invalid(field.name, "must be a JSON object.")
-    return found
-
-
-def _read_any(field: Field, value: Json) -> Json:
+def _read_any(_: Field, value: Json) -> Json:
     """Text, an object or a list; text that holds an object or a list counts as that."""
     found = _from_text(value)
-    if isinstance(found, (dict, list)):
-        return found
-    if not isinstance(value, str):
-        raise invalid(field.name, "must be text, an object or a list.")
-    return value
+    if not isinstance(found, (dict, list)) and not isinstance(value, str):
+        raise ValueError("must be text, an object or a list")
+    return found if isinstance(found, (dict, list)) else value
 
 
 _READERS: dict[str, Callable[[Field, Json], Json]] = {
-    "string": _read_string,
+    "choice": _read_choice,
+    "text": _read_text,
+    "texts": _read_texts,
     "integer": _read_number,
     "number": _read_number,
-    "boolean": _read_boolean,
-    "array": _read_array,
-    "object": _read_object,
+    "switch": _read_switch,
+    "json": _read_json,
     "any": _read_any,
 }
 
@@ -1628,22 +1614,14 @@ def _given(field: Field, value: Json) -> Json:
 
     In a question, and where such a word is an answer of its own, only blanks do.
     """
-    if field.required or value is None:
+    if field.required or (isinstance(value, str) and not value.strip()):
+        return value if field.required else None
+    spoken = field.form == "any" or (field.form == "text" and field.arg.positional)
+    if spoken or field.arg.amount or field.arg.literal:
         return value
-    spoken = field.form == "text" and field.arg.positional
-    if spoken or field.arg.amount or field.arg.literal or field.form == "any":
-        return None if isinstance(value, str) and not value.strip() else value
     if isinstance(value, list) and value:
         return [entry for entry in value if not _is_nothing(entry)] or None
-    blank = isinstance(value, str) and not value.strip()
-    return None if blank or _is_nothing(value) else value
-
-
-def _unknown(name: str, fields: Sequence[Field]) -> ToolError:
-    names = [field.name for field in fields]
-    near = nearest(name, names)
-    hint = f'did you mean "{near}"?' if near else f"known arguments: {', '.join(names)}."
-    return invalid(one_line(name, 60), f"unknown argument; {hint}")
+    return None if _is_nothing(value) else value
 
 
 def _lacking(declared: Tool, field: Field, action: str = "") -> ToolError:
@@ -1667,10 +1645,10 @@ def _within(field: Field, value: Json, warn: Callable[[str], object]) -> Json:
 
 def read_argument(field: Field, value: Json) -> Json:
     """The value of one argument; a ToolError names it and what it accepts."""
-    found = _READERS[field.shape.kind](field, value)
-    if flaw := flaw_in(found):
-        raise invalid(field.name, f"{flaw}.")
     try:
+        found = _READERS[field.form](field, value)
+        if flaw := flaw_in(found):
+            raise ValueError(flaw)
         return field.arg.check(found) if field.arg.check else found
     except ValueError as error:
         raise invalid(field.name, f"{str(error).rstrip('.')}.") from None
@@ -1695,7 +1673,9 @@ def read_arguments(
         if name not in fields and name in IGNORED_ARGUMENTS:
             continue
         if name not in fields:
-            raise _unknown(name, [*fields.values()])
+            near = nearest(name, fields)
+            hint = f'did you mean "{near}"?' if near else f"known arguments: {', '.join(fields)}."
+            raise invalid(one_line(name, 60), f"unknown argument; {hint}")
         field, found = fields[name], _given(fields[name], value)
         if found is not None:
             found = _within(field, found, warn) if field.arg.waits else found
