@@ -50,11 +50,11 @@ Contents (search for `# ==== ` to walk through them; a chapter uses only earlier
   20. Main               which of the two this process is
 """
 
-from __future__ import annotations
-
 import sys
 
-if sys.version_info < (3, 10):  # noqa: UP036 - the file parses on older versions to say this
+# Python from 3.6 on can read this file so far as to say this: no newer syntax stands in it, and its
+# annotations are evaluated, with stand-ins for what a start does not load.
+if sys.version_info < (3, 10):  # noqa: UP036 - as said
     sys.exit(
         "perplexity-pro-mcp needs Python 3.10 or newer; this is Python %d.%d (%s)."  # noqa: UP031
         % (sys.version_info[0], sys.version_info[1], sys.executable)
@@ -76,15 +76,37 @@ import re
 import threading
 import time
 import typing
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Protocol, TypeVar, Union
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NoReturn,
+    Protocol,
+    TextIO,
+    TypeVar,
+    Union,
+)
 
 if TYPE_CHECKING:
+    import socket
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    import ssl
     from pathlib import Path
     from re import compile as pattern
-    from typing import NamedTuple, TextIO
+    from typing import NamedTuple
 else:
+    Path = Any
+
+    class sqlite3:  # noqa: N801 - as the module is called
+        Connection = Cursor = Row = Any
+
+    class ssl:  # noqa: N801
+        SSLContext = SSLCertVerificationError = Any
+
+    class socket:  # noqa: N801
+        socket = Any
 
     class pattern:  # noqa: N801 - a regular expression, compiled when it is first used
         def __init__(self, text, flags=0):
@@ -1647,7 +1669,8 @@ def read_argument(field: Field, value: Json) -> Json:
     """The value of one argument; a ToolError names it and what it accepts."""
     try:
         found = _READERS[field.form](field, value)
-        if flaw := flaw_in(found):
+        flaw = flaw_in(found)
+        if flaw:
             raise ValueError(flaw)
         return field.arg.check(found) if field.arg.check else found
     except ValueError as error:
@@ -2129,10 +2152,6 @@ def new_below(folder: str, name: str) -> Iterator[tuple[Path, typing.IO[bytes]]]
 # a redirect's target, a page of a gateway, or anything else with the key in it.
 # Touches outgoing sockets, and at most eight threads that look up names; relies on chapters 1 to 3.
 
-if TYPE_CHECKING:
-    import socket
-    import ssl
-
 _ADDRESS_S = 1.0  # for each address but the last: a broken IPv6 route swallows packets in silence
 _LOOK_AGAIN_S = 0.2
 _BLOCK_BYTES = 1 << 18  # at once, so that the time is looked at in between
@@ -2511,7 +2530,8 @@ def _connect_cause(exchange: _Exchange, error: Any) -> Cause:
     todo = "check the network connection, and set HTTPS_PROXY if this network needs a proxy"
     if proxy and place != exchange.host:
         todo = f"check {proxy.variable}, or except {exchange.host} in NO_PROXY"
-        if refusal := re.match(r"Tunnel connection failed: (\d+)", str(error)):
+        refusal = re.match(r"Tunnel connection failed: (\d+)", str(error))
+        if refusal:
             wants = ", which wants a user name and password" if refusal[1] == "407" else ""
             what = f"The connection was refused (HTTP {refusal[1]}) by {place}{wants}"
             again = refusal[1] >= "500"
@@ -3628,8 +3648,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-if TYPE_CHECKING:
-    Step = Callable[[sqlite3.Connection], Any]
+Step = Callable[[sqlite3.Connection], Any]
 _GLANCE_S = 0.05  # for writes that wait, before something is read
 
 
@@ -3888,28 +3907,29 @@ def _safe(value: Json) -> Json:
     return value if isinstance(value, bytes) else None
 
 
-def _run(db: sqlite3.Connection, sql: str, /, *values: Json, **named: Json) -> sqlite3.Cursor:
+def _run(db: sqlite3.Connection, sql: str, *values: Json, **named: Json) -> sqlite3.Cursor:
     """Execute one statement, its values bound in their safe form, by place or by name."""
     if named:
         return db.execute(sql, {name: _safe(value) for name, value in named.items()})
     return db.execute(sql, [_safe(value) for value in values])
 
 
-def rows(db: sqlite3.Connection, sql: str, /, **values: Json) -> list[dict[str, Json]]:
+def rows(db: sqlite3.Connection, sql: str, **values: Json) -> list[dict[str, Json]]:
     """The rows as a result shows them: the names in the statement are the keys."""
     cursor = _run(db, sql, **values)
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, row)) for row in cursor]
 
 
-def _number(db: sqlite3.Connection, sql: str, /, *values: Json, **named: Json) -> int | None:
+def _number(db: sqlite3.Connection, sql: str, *values: Json, **named: Json) -> int | None:
     """The one number a statement asks for, or None."""
     row = _run(db, sql, *values, **named).fetchone()
     return None if row is None or row[0] is None else int(row[0])
 
 
-def _insert(db: sqlite3.Connection, table: str, verb: str = "INSERT", /, **values: Json) -> int:
+def _insert(db: sqlite3.Connection, table: str, **values: Json) -> int:
     """Add a row by its columns; its id."""
+    verb = values.pop("verb", "INSERT")
     sql = f"{verb} INTO {table} ({', '.join(values)}) VALUES (:{', :'.join(values)})"
     return int(_run(db, sql, **values).lastrowid or 0)
 
@@ -4346,7 +4366,7 @@ def _token() -> str:
     return os.urandom(16).hex()
 
 
-def _change(db: sqlite3.Connection, job_id: int, changes: str, /, **values: Json) -> bool:
+def _change(db: sqlite3.Connection, job_id: int, changes: str, **values: Json) -> bool:
     """Change a running job; False, and nothing happens, if it has ended."""
     sql = f"UPDATE research_jobs SET {changes} WHERE id = :id AND {_RUNNING}"
     return _run(db, sql, id=job_id, **values).rowcount == 1
@@ -4556,7 +4576,9 @@ def store_chunks(
         kept.append(_number(db, _OWNERS[chunk.source], owner, project_id) is not None)
         if kept[-1]:
             # A new row with a larger id: that is how those who hold vectors see the change.
-            _insert(db, "embedding_chunks", "REPLACE", **chunk._asdict(), vector=vector, **common)
+            _insert(
+                db, "embedding_chunks", verb="REPLACE", **chunk._asdict(), vector=vector, **common
+            )
     return kept
 
 
@@ -4876,15 +4898,15 @@ _DATE_FILTERS = {
 
 def filters_of(args: Any) -> dict[str, Json]:
     """The filters among a tool's arguments, as both APIs name them; dates as MM/DD/YYYY."""
-    days = {name: getattr(args, name, None) for name in _DATE_FILTERS}
+    days = {name: getattr(args, name, None) or "" for name in _DATE_FILTERS}
     checked_span(args, "after", "before")
     checked_span(args, "updated_after", "updated_before")
     if args.recency is not None and any(days.values()):
         raise invalid("recency", "cannot be combined with a date filter.")
     dates = {
-        wire: f"{day[5:7]}/{day[8:]}/{day[:4]}"
+        wire: f"{days[name][5:7]}/{days[name][8:]}/{days[name][:4]}"
         for name, wire in _DATE_FILTERS.items()
-        if (day := days[name])
+        if days[name]
     }
     return _present(
         {
@@ -4987,12 +5009,13 @@ def checked_schema(schema: dict[str, Json]) -> dict[str, Json]:
         raise ValueError('must have "type": "object" at its root; wrap other data in a property')
     if len(json_text(jsonable(schema))) > MAX_SCHEMA_CHARS:
         raise ValueError(f"must be at most {MAX_SCHEMA_CHARS} characters")
-    if problem := _schema_problem(schema):
+    problem = _schema_problem(schema)
+    if problem:
         raise ValueError(f"cannot be used: {problem}")
     return schema
 
 
-def model_estimate(price: Pricing | None, body: Mapping[str, Json], earlier: str = "") -> int:
+def model_estimate(price: "Pricing | None", body: Mapping[str, Json], earlier: str = "") -> int:
     """The most that a run of a model may cost, in nano-USD, by its prices and its token cap.
 
     A conversation that goes on is read again from its beginning, wherever it is kept.
@@ -5042,12 +5065,13 @@ def without_reasoning(text: str) -> tuple[str, str | None]:
 
     Only a leading tag opens a block: an answer may quote the tag further down.
     """
-    at = 0
-    while opened := _OPEN_THINK.match(text, at):
+    at, opened = 0, _OPEN_THINK.match(text)
+    while opened:
         closed = _CLOSE_THINK.search(text, opened.end())
         if not closed:
             return "", "The reply holds only unfinished reasoning and no answer."
         at = closed.end()
+        opened = _OPEN_THINK.match(text, at)
     return text[at:], None
 
 
@@ -5257,10 +5281,12 @@ def cited(answer: str, sources: Sequence[Source]) -> tuple[list[Source], list[Ci
 def _without_markers(text: str) -> tuple[str, int]:
     """A text without the markers that end it, and how many there were."""
     end, count = len(text.rstrip(" \t\n\r\f\v")), 0
-    while (at := text.rfind("[", 0, end)) >= 0 and _CITING.fullmatch(text, at, end):
+    at = text.rfind("[", 0, end)
+    while at >= 0 and _CITING.fullmatch(text, at, end):
         end, count = at, count + 1
         while end and text[end - 1] in " \t\n\r\f\v":
             end -= 1
+        at = text.rfind("[", 0, end)
     return (text[:end], count) if count else (text, 0)
 
 
@@ -5292,7 +5318,8 @@ def answer_json_of(answer: str) -> tuple[Json, list[str]]:
         value = read_json(_unboxed(answer))
     except ValueError:
         return None, ["The answer is not valid JSON; answer_json is null, read the answer."]
-    if flaw := flaw_in(scrubbed(value, None)):
+    flaw = flaw_in(scrubbed(value, None))
+    if flaw:
         return None, [f"answer_json {flaw}, so it is null: read the answer."]
     clean, count = _unmarked(value)
     if not count:
@@ -5422,7 +5449,7 @@ def read_models(body: Json) -> list[Model]:
     """The live model list; entries that name no model are skipped."""
     if not isinstance(body, dict) or not isinstance(body.get("data"), list):
         raise unreadable(body, "a model list", free=True)
-    return [model for entry in body["data"] if (model := _model_of(entry))]
+    return [model for model in map(_model_of, body["data"]) if model]
 
 
 # ---- Decisions
@@ -6194,7 +6221,9 @@ class RequestPlan(NamedTuple):
     earlier: str = ""  # what the model reads besides, since Perplexity keeps it
     stream: bool = False  # can be followed piece by piece, if somebody listens
     estimate_nano: int | None = None  # the most it may cost, where that is known beforehand
-    send: Callable[[PaidRequest], Reply] | None = None  # sends it to another server, for no dollars
+    send: "Callable[[PaidRequest], Reply] | None" = (
+        None  # sends it to another server, for no dollars
+    )
 
 
 class Work:
@@ -6263,7 +6292,7 @@ class Process:
             for request in self._requests:
                 request.given_up.set()
 
-    def join(self, own: PaidRequest, call: Call, *, fresh: bool) -> PaidRequest:
+    def join(self, own: "PaidRequest", call: "Call", *, fresh: bool) -> "PaidRequest":
         """The identical request that is on its way already, or this one."""
         with self.lock:
             call.pause(0)
@@ -6275,18 +6304,18 @@ class Process:
             self._requests.add(request)
             return request
 
-    def finish(self, request: PaidRequest) -> None:
+    def finish(self, request: "PaidRequest") -> None:
         """The request is over, though storage may not have its end yet."""
         with self._over:
             request.over.set()
             self._over.notify_all()
 
-    def forget(self, request: PaidRequest) -> None:
+    def forget(self, request: "PaidRequest") -> None:
         """Storage has how the request ended."""
         with self.lock:
             self._requests.discard(request)
 
-    def request_of(self, job_id: int) -> PaidRequest | None:
+    def request_of(self, job_id: int) -> "PaidRequest | None":
         """The request of this process that a job stands for, until storage has its end."""
         found = (request for request in self._requests.copy() if request.job_id == job_id)
         return next(found, None)
@@ -6819,14 +6848,14 @@ def paid_posts(
             changed.set()
 
     parts = [Work("part", work_off) for _ in range(min(parallel, len(plans)))]
-    while (left_s := ends_at - time.monotonic()) > 0 and not all(p.over.is_set() for p in parts):
+    while ends_at > time.monotonic() and not all(part.over.is_set() for part in parts):
         over = sum(request.over.is_set() for request in requests.copy())
         if over == len(plans):
             break
         if len(plans) > 1:
             call.report(f"{over} of {len(plans)} requests are answered")
         call.pause(0)
-        changed.wait(min(left_s, _PARTS_LOOK_S))
+        changed.wait(min(max(0.0, ends_at - time.monotonic()), _PARTS_LOOK_S))
         changed.clear()  # before the next count: who is over after it sets the event again
     call.pause(0)
     with call.runtime.lock:
@@ -7274,7 +7303,7 @@ def observe(runtime: Runtime) -> int:
     return ended
 
 
-def vectors_of(call: Call) -> Vectors:
+def vectors_of(call: Call) -> "Vectors":
     """What the process of a call keeps laid out."""
     return typing.cast("Runtime", call.runtime).vectors
 
@@ -7760,9 +7789,9 @@ def hits_text(hits: Sequence[Hit], before: int = 0) -> str:
     return "\n".join(blocks) or "No results."
 
 
-def call_text(name: str, /, **arguments: Json) -> str:
+def call_text(word: str, **arguments: Json) -> str:
     """A tool call to repeat, word for word."""
-    return f"{PREFIX}{name} {json_text(arguments)}"
+    return f"{PREFIX}{word} {json_text(arguments)}"
 
 
 def again(name: str, args: Any, offset: int) -> str:
@@ -7796,7 +7825,8 @@ def size_of(result: Any) -> int:
 
 def _most_that_fits(low: int, high: int, make: Callable[[int], R], limit: int) -> R:
     """The result with the largest count from low to high that still fits; low fits by decree."""
-    if size_of(largest := make(high)) <= limit:
+    largest = make(high)
+    if size_of(largest) <= limit:
         return largest
     while low < high - 1:
         middle = (low + high) // 2
@@ -8946,7 +8976,8 @@ def stored_sources(entries: Sequence[Mapping[str, Json]]) -> list[Source]:
         ids = [n for n in list_in(entry, "ids") if count_of(n) is not None]
         ids = ids or ([] if number is None else [number])
         title = one_line(text_in(entry, "title") or "", MAX_FIELD_CHARS) or None
-        if url := usable_url(entry.get("url")):
+        url = usable_url(entry.get("url"))
+        if url:
             sources.append(Source(url, title, text_in(entry, "date"), number, ids))
     return sources
 
@@ -10711,7 +10742,7 @@ class RpcRequest(NamedTuple):
 class ServerCall(Call):
     """A tool call between its request and its answer."""
 
-    def __init__(self, calls: CallRegistry, declared: Tool, request: RpcRequest) -> None:
+    def __init__(self, calls: "CallRegistry", declared: Tool, request: RpcRequest) -> None:
         is_told_of = _id_text(request.meta.get("progressToken")) is not None
         report = functools.partial(calls.report, self) if is_told_of else None
         super().__init__(calls.runtime, declared, report)
@@ -11019,7 +11050,7 @@ class Server:
         self._version: str | None = None  # of the handshake; the modern era has none
         self._abilities: Json = None  # from the handshake as well
 
-    def read(self, descriptor: int, ending: Ending) -> None:
+    def read(self, descriptor: int, ending: "Ending") -> None:
         """Handle what comes until the input ends, no faster than the client reads the answers."""
         for line in _input_lines(descriptor):
             self._wire.wait_for_room()
@@ -11047,7 +11078,7 @@ class Server:
             else:
                 self._handle(message, reply)
 
-    def close(self, ending: Ending) -> None:
+    def close(self, ending: "Ending") -> None:
         """Answer what was read while somebody reads, then bring home what is paid for.
 
         With a signal, or with the reader gone, only the second; nothing new is sent from then on.
@@ -11355,13 +11386,13 @@ def _input_lines(descriptor: int) -> Iterator[bytes | None]:
         os.set_blocking(descriptor, True)
     stream = os.fdopen(descriptor, "rb", 1 << 16, closefd=False)
     with contextlib.suppress(OSError):  # a terminal that hung up
-        while line := stream.readline(MAX_LINE_BYTES + 1):
+        for line in iter(functools.partial(stream.readline, MAX_LINE_BYTES + 1), b""):
             fits, piece = line.endswith(b"\n") or len(line) <= MAX_LINE_BYTES, line
             while not fits and piece and not piece.endswith(b"\n"):
                 piece = stream.readline(1 << 16)
-            line = line.removeprefix(b"\xef\xbb\xbf").strip()
-            if line or not fits:
-                yield line if fits else None
+            stripped = line.removeprefix(b"\xef\xbb\xbf").strip()
+            if stripped or not fits:
+                yield stripped if fits else None
 
 
 def _take_output(descriptor: int) -> int:
@@ -11940,7 +11971,7 @@ class Computer:
         """A tool that passes its call on."""
         name, words = entry["name"], entry["description"]
 
-        def handler(call: Call, args: dict[str, Json]) -> RemoteResult:
+        def handler(call: Call, args: dict[str, Json]) -> "RemoteResult":
             return self._forward(call, name, args)
 
         return Tool(name, entry["title"], words, "", "", Effects(), ({},), handler, entry=entry)
@@ -11967,7 +11998,7 @@ class Computer:
             self.fetch_list()
         self._listed_at, self._fetching = time.time(), False
 
-    def _forward(self, call: Call, name: str, arguments: dict[str, Json]) -> RemoteResult:
+    def _forward(self, call: Call, name: str, arguments: dict[str, Json]) -> "RemoteResult":
         """Pass a call on as a request that costs no dollars; a late result becomes a job."""
 
         def send(request: PaidRequest) -> Reply:
@@ -12069,7 +12100,8 @@ def _messages(response: Any, numbers: list[str]) -> Iterator[dict[str, Json]]:
 
     def lines() -> Iterator[bytes]:
         for line in iter(response.readline, b""):
-            if found := re.match(rb"id: ?([\x21-\x7e]+)\s*$", line):
+            found = re.match(rb"id: ?([\x21-\x7e]+)\s*$", line)
+            if found:
                 numbers.append(found[1].decode())
             yield line
 
@@ -12237,7 +12269,8 @@ class RemoteResult:
     """What the remote returned: its own object, every key kept, and the next step."""
 
     def __init__(self, tool: str, result: Mapping[str, Json]) -> None:
-        texts = [text for one in list_in(result, "content") if (text := text_in(one, "text"))]
+        spoken = (text_in(one, "text") for one in list_in(result, "content"))
+        texts = [text for text in spoken if text]
         found = result.get("structuredContent")
         if not isinstance(found, dict):
             with contextlib.suppress(ValueError):
@@ -12255,7 +12288,7 @@ class RemoteResult:
         status = "cancelled" if self.found.get("event") == "cancelled" else "completed"
         return StoredAnswer(status, self.answer, [], extra={"result": self.rest})
 
-    def fitted(self, call: Call, reply: ParsedReply) -> RemoteResult:
+    def fitted(self, call: Call, reply: ParsedReply) -> "RemoteResult":
         """Itself where clients show all of it, else its beginning and the call for the rest."""
         room = call.settings.max_result_chars - len(json_text(self.rest)) - len(self.step)
         if len(self.answer) > room:
@@ -12362,9 +12395,11 @@ def _uploaded(call: Call, folder: str, args: ComputerFileArgs) -> ComputerFile:
         def content() -> Iterator[bytes]:
             left = size
             yield ends[0]
-            while block := reader.read(min(left, 1 << 18)):
+            block = reader.read(min(left, 1 << 18))
+            while block:
                 left -= len(block)
                 yield block
+                block = reader.read(min(left, 1 << 18))
             if left:
                 raise ToolError("invalid_request", "The file became shorter while it was sent.")
             yield ends[1]
@@ -12400,7 +12435,7 @@ def _downloaded(call: Call, folder: str, args: ComputerFileArgs) -> ComputerFile
         name = args.path or file_name(text_in(known, "filename") or said)
         with _blamed_on_path():
             path, writer = stack.enter_context(new_below(folder, name))
-        while block := response.read(1 << 18):
+        for block in iter(functools.partial(response.read, 1 << 18), b""):
             with _blamed_on_path():
                 size += writer.write(block)
         if response.length:
@@ -12901,8 +12936,10 @@ def _planned(client: Client, path: Path, text: str | None, launch: Launch) -> Cl
         new = old
     elif not old.strip():
         new = client_snippet(client, launch) + "\n"
-    elif _settings_in(client, new := edit(client, old, was, wanted)) != wanted:
-        raise ValueError("it is written in an unusual way")
+    else:
+        new = edit(client, old, was, wanted)
+        if _settings_in(client, new) != wanted:
+            raise ValueError("it is written in an unusual way")
     diff = _difference(path.name, client, (was, entry), fresh)
     if wanted.get("inputs") != document.get("inputs"):
         diff += f'\n+  "inputs": [{json_text(_QUESTION)}]'
@@ -13518,7 +13555,7 @@ class Stdin:
             raise UsageError("- stands for standard input, which can be read only once")
         self._taken, chunks, size_bytes = True, list[bytes](), 0
         try:
-            while chunk := os.read(self._descriptor, 1 << 16):
+            for chunk in iter(functools.partial(os.read, self._descriptor, 1 << 16), b""):
                 chunks.append(chunk)
                 size_bytes += len(chunk)
                 if size_bytes > MAX_BODY_BYTES:
@@ -14130,7 +14167,8 @@ def _print(order: ParsedCommand, ended: CallEnd, screen: Screen) -> None:
         screen.show(_body(order, outcome, screen).rstrip("\n") + "\n")
     for warning in result.get("warnings") or []:
         screen.note(f"Warning: {spoken(warning)}", "33")
-    if (line := cost_line(result)) and "quiet" not in options:
+    line = cost_line(result)
+    if line and "quiet" not in options:
         screen.note(line, "2")
 
 
@@ -14693,7 +14731,8 @@ def _computer_task(call: tuple[str, dict[str, Json]], as_json: bool, scene: Cont
     event, working = found.get("event", "complete"), found.get("task_status") == "working"
     if event != "complete":
         screen.note(spoken(str(found.get("next_step"))))
-    if thread := text_in(found, "thread_id"):
+    thread = text_in(found, "thread_id")
+    if thread:
         screen.note(f'To go on: {PROGRAM} computer --thread {one_line(thread, 100)} "..."')
     if working or found.get("status") == "in_progress":
         return STILL_RUNNING
@@ -15629,8 +15668,10 @@ def _llm_plugin() -> Any:
 
     async def execute_async(model: Any, *given: Any, **named: Any) -> Any:
         pieces = execute(model, *given, **named)
-        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+        piece = await asyncio.to_thread(next, pieces, None)
+        while piece is not None:
             yield piece
+            piece = await asyncio.to_thread(next, pieces, None)
 
     common = {
         "model_id": LLM_MODEL,

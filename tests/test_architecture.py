@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import subprocess
 import sys
 import unittest
 from bisect import bisect_right
@@ -32,7 +34,7 @@ IMPORTS: dict[str, Collection[int]] = {
     **each("datetime decimal difflib hashlib unicodedata", ALL),
     **each("math heapq struct base64 secrets random shlex", ALL),
     **each("csv html textwrap mimetypes queue", ALL),
-    "__future__": {0},
+    "collections.abc": {0},
     "email.utils": {2, 6},
     "fcntl": {5},
     "getpass": {18},
@@ -296,7 +298,30 @@ class Architecture(unittest.TestCase):
         self.assertEqual(sorted(roots - set(sys.stdlib_module_names) - others), [])
 
     def test_an_old_interpreter_can_parse_the_file_and_so_be_told(self) -> None:
-        ast.parse(SOURCE, feature_version=(3, 8))
+        ast.parse(SOURCE, feature_version=(3, 6))  # no walrus, no positional-only parameters
+        futures = [
+            n.lineno
+            for n in ast.walk(TREE)
+            if isinstance(n, ast.ImportFrom) and n.module == "__future__"
+        ]  # 3.6 knows no annotations
+        self.assertEqual(futures, [])
+
+    def test_interpreters_that_are_too_old_are_told_in_one_sentence(self) -> None:
+        for minor in range(6, 10):
+            found = shutil.which(f"python3.{minor}")
+            if not found:
+                continue
+            done = subprocess.run(
+                [found, str(ROOT / "perplexity_pro_mcp.py")],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+            if done.returncode == 127:
+                continue  # the name stands for a version that is not there
+            self.assertRegex(done.stderr, r"\Aperplexity-pro-mcp needs Python 3\.10 [^\n]+\n\Z")
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
 
     def test_no_module_state_changes_after_import(self) -> None:
         changing = [node.lineno for node in ast.walk(TREE) if isinstance(node, ast.Global)]
