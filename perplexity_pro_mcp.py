@@ -3504,10 +3504,6 @@ def _transaction(db: sqlite3.Connection, begin: str) -> Iterator[None]:
         raise
 
 
-def _log_of(path: Path) -> Path:
-    return path.with_name(path.name + "-wal")
-
-
 @contextlib.contextmanager
 def _onlooker(path: Path, timeout_s: float) -> Iterator[sqlite3.Connection]:
     """A connection that sees one state and changes nothing: the file may be somebody else's."""
@@ -3515,7 +3511,7 @@ def _onlooker(path: Path, timeout_s: float) -> Iterator[sqlite3.Connection]:
 
     # Opened for writing, a log that is there would be copied into the file; opened for reading,
     # a new one would be left behind.
-    has_log = _log_of(path).exists()
+    has_log = path.with_name(f"{path.name}-wal").exists()
     try:
         db = _connect(path, timeout_s, "ro" if has_log else "rw", "query_only = ON")
     except sqlite3.OperationalError as error:
@@ -3788,7 +3784,7 @@ class Store:
             is_locked = (
                 _reason_of(error) == "locked" or getattr(error, "kind", "") == "storage_busy"
             )
-            if not is_locked and not _log_of(path).exists():
+            if not is_locked and not path.with_name(f"{path.name}-wal").exists():
                 with contextlib.suppress(OSError, ValueError, sqlite3.Error, ToolError):
                     with _onlooker(path, 0) as db:
                         ready = _standing(db, path) == _READY
@@ -4256,10 +4252,9 @@ def store_turn(
 def delete_chat(db: sqlite3.Connection, project_id: int, chat_id: int) -> int | None:
     """Delete a chat with its messages and their vectors; how many messages, or None."""
     chat = stored_chat(db, project_id, chat_id)
-    if chat is None:
-        return None
-    _run(db, "DELETE FROM chats WHERE id = ?", chat_id)
-    return chat.message_count
+    if chat is not None:
+        _run(db, "DELETE FROM chats WHERE id = ?", chat_id)
+    return chat and chat.message_count
 
 
 # Jobs.
@@ -5551,11 +5546,6 @@ def _number_in(value: Json, high: float) -> float | None:
     return min(max(float(value), 0.0), high)
 
 
-def _score_follows(score: Json, shares: dict[str, float]) -> bool:
-    mean = sum(int(level) * share for level, share in shares.items())
-    return bool(abs(mean - score) <= _TOLERANCE * len(shares))
-
-
 _NOUL = QuestionType(_noul_criteria, lambda value, _: _number_in(value, 1.0), lambda *_: True)
 QUESTION_TYPES = {
     "noul": _NOUL,
@@ -5569,7 +5559,10 @@ QUESTION_TYPES = {
     "score": QuestionType(
         _score_criteria,
         lambda value, options: _number_in(value, len(options) - 1.0),
-        _score_follows,
+        lambda score, shares: (
+            abs(sum(int(level) * share for level, share in shares.items()) - score)
+            <= _TOLERANCE * len(shares)
+        ),
     ),
 }
 
@@ -5742,20 +5735,6 @@ def sharper_error(error: ToolError) -> ToolError:
 # ---- Decisions: the pictures
 
 
-class Picture(NamedTuple):
-    """What the first bytes of a picture say."""
-
-    kind: str
-    width: int
-    height: int
-
-    def tiles(self) -> int:
-        """Its size in tiles, each side rounded to the nearest, as the API counts."""
-        side = IMAGE_TILE_PIXELS
-        across, down = ((length + side // 2) // side for length in (self.width, self.height))
-        return max(1, across) * max(1, down)
-
-
 def _png_size(data: bytes) -> tuple[int, int]:
     """Width and height; the chunks must reach the last one, else the file is cut off."""
     if data[8:16] != b"\0\0\0\rIHDR":
@@ -5811,29 +5790,36 @@ def _webp_size(data: bytes) -> tuple[int, int]:
     return 0, 0
 
 
-def read_picture(data: bytes) -> Picture:
-    """Kind and size of a picture by its bytes; ValueError where the API would not read it.
+_IMAGE_KINDS: tuple[tuple[bytes, str, Callable[[bytes], tuple[int, int]]], ...] = (
+    (b"\x89PNG\r\n\x1a\n", "png", _png_size),
+    (b"\xff\xd8", "jpeg", _jpeg_size),
+    (b"RIFF....WEBP", "webp", _webp_size),
+)
+
+
+def read_picture(data: bytes) -> tuple[str, int]:
+    """A picture as the API takes it, and its tiles; ValueError where the API would not read it.
 
     One that has too many tiles is not refused by the API: it stalls for a minute, then fails.
     """
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        picture = Picture("png", *_png_size(data))
-    elif data.startswith(b"\xff\xd8"):
-        picture = Picture("jpeg", *_jpeg_size(data))
-    elif data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        picture = Picture("webp", *_webp_size(data))
-    else:
+    import base64
+
+    known = [row for row in _IMAGE_KINDS if re.match(row[0], data, re.DOTALL)]
+    if not known:
         raise ValueError("is not a PNG, JPEG or WebP image")
-    if not picture.width or not picture.height:
+    _, kind, size_of = known[0]
+    width, height = size_of(data)
+    if not width or not height:
         raise ValueError("is cut off or damaged: its width and height cannot be read")
-    if picture.tiles() > MAX_IMAGE_TILES:
-        side = IMAGE_TILE_PIXELS
+    side = IMAGE_TILE_PIXELS  # to the nearest of which the API rounds each side
+    tiles = max(1, (width + side // 2) // side) * max(1, (height + side // 2) // side)
+    if tiles > MAX_IMAGE_TILES:
         raise ValueError(
-            f"is {picture.width} x {picture.height} pixels, {picture.tiles()} tiles of {side} x "
-            f"{side}, and at most {MAX_IMAGE_TILES} can be read; make it smaller, for example "
-            "1440 x 1440 or 1920 x 1080"
+            f"is {width} x {height} pixels, {tiles} tiles of {side} x {side}, and at most "
+            f"{MAX_IMAGE_TILES} can be read; make it smaller, for example 1440 x 1440 or "
+            "1920 x 1080"
         )
-    return picture
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode('ascii')}", tiles
 
 
 def picture_data(url: str) -> bytes:
@@ -5849,13 +5835,6 @@ def picture_data(url: str) -> bytes:
         return base64.b64decode(encoded, validate=True)
     except ValueError:
         raise ValueError("is not valid base64") from None
-
-
-def picture_url(picture: Picture, data: bytes) -> str:
-    """A picture as the API takes it; it fetches nothing from anywhere."""
-    import base64
-
-    return f"data:image/{picture.kind};base64,{base64.b64encode(data).decode('ascii')}"
 
 
 def state_with(state: Json, urls: Sequence[str]) -> Json:
@@ -6079,8 +6058,8 @@ def index_plan(
     return IndexPlan(taken, pending, growth, current, tails, too_long)
 
 
-def _size_bytes(text: str) -> int:
-    """The text's size as UTF-8, which is also the most tokens it can have."""
+def size_bytes_of(text: str) -> int:
+    """A text's size as UTF-8, which is also the most tokens it can have."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -6089,11 +6068,11 @@ def batches_of(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
     batch: list[Chunk] = []
     chars = size_bytes = 0
     for chunk in chunks:
-        chars, size_bytes = chars + len(chunk.text), size_bytes + _size_bytes(chunk.text)
+        chars, size_bytes = chars + len(chunk.text), size_bytes + size_bytes_of(chunk.text)
         full = chars > MAX_BATCH_CHARS or size_bytes > _MAX_BATCH_BYTES
         if full or len(batch) == MAX_BATCH_INPUTS:
             yield batch
-            batch, chars, size_bytes = [], len(chunk.text), _size_bytes(chunk.text)
+            batch, chars, size_bytes = [], len(chunk.text), size_bytes_of(chunk.text)
         batch.append(chunk)
     if batch:
         yield batch
@@ -6110,11 +6089,6 @@ def embed_body(texts: list[str], combination: Combination) -> dict[str, Json]:
             "encoding_format": _ENCODINGS[combination.encoding],
         }
     )
-
-
-def embed_estimate(texts: Iterable[str], model: str) -> int:
-    """The most that embedding these texts can cost, in nano-USD."""
-    return sum(map(_size_bytes, texts)) * EMBED_PRICES[model]
 
 
 def read_vectors(body: Json, names: Sequence[str], combination: Combination) -> list[bytes]:
@@ -9450,11 +9424,11 @@ def _pictures(settings: Settings, given: Sequence[str], room: int) -> tuple[int,
                 )
             else:
                 data = read_below(settings.files_dir, name, MAX_IMAGE_BYTES)
-            picture = read_picture(data)
+            url, count = read_picture(data)
         except ValueError as error:
             raise invalid("images", f"{one_line(name, 60)!r} {error}.") from None
-        tiles += picture.tiles()
-        urls.append(picture_url(picture, data))
+        tiles += count
+        urls.append(url)
         room -= len(json_text(state_with("", urls[-1:])))  # as it is sent
         if room < 0:
             raise invalid(
@@ -9800,7 +9774,7 @@ def _embed_plan(texts: list[str], names: Sequence[str], combination: Combination
         model=combination.model,
         # base64 of a vector and what stands around it, twice over
         most_bytes=(1 << 16) + len(texts) * (3 * combination.dimensions + 1000),
-        estimate_nano=embed_estimate(texts, combination.model),
+        estimate_nano=sum(map(size_bytes_of, texts)) * EMBED_PRICES[combination.model],
     )
 
 
@@ -10157,6 +10131,9 @@ def do_models(call: Call, args: ModelsArgs) -> ModelsResult:
     found = [m for m in listed if not provider or m.provider.lower() == provider]
     providers = sorted({model.provider for model in listed})
     used = call.settings.tiers or (("model", call.settings.model),)
+    if provider and not found:
+        names = ", ".join(providers)
+        call.warn(f"No models from {one_line(provider, 40)!r}; providers: {names}.")
     result = ModelsResult(
         models=found[args.offset :],
         providers=providers,
@@ -10172,13 +10149,8 @@ def do_models(call: Call, args: ModelsArgs) -> ModelsResult:
         warnings=[*call.settings.warnings, *call.warnings],
         models_total=len(found),
     )
-    if provider and not found:
-        note = f"No models from {one_line(provider, 40)!r}; providers: {', '.join(providers)}."
-        result = result._replace(warnings=[*result.warnings, note])
-
     rest = functools.partial(again, "models", args)
-    limit = call.settings.max_result_chars
-    return fitted(result, "models", limit, rest, at=args.offset)
+    return fitted(result, "models", call.settings.max_result_chars, rest, at=args.offset)
 
 
 # ---- projects
@@ -10330,8 +10302,7 @@ def do_projects(call: Call, args: ProjectsArgs) -> ProjectsResult:
     shown = found[args.offset :]
     result = ProjectsResult(action="list", projects=shown, projects_total=len(found))
     rest = functools.partial(again, "projects", args)
-    limit = call.settings.max_result_chars
-    return fitted(result, "projects", limit, rest, at=args.offset)
+    return fitted(result, "projects", call.settings.max_result_chars, rest, at=args.offset)
 
 
 # ---- usage

@@ -142,9 +142,9 @@ class Headers(unittest.TestCase):
         for kind, makers in KINDS.items():
             for make in makers:
                 for width, height, tiles in FITTING:
-                    picture = pro.read_picture(make(width, height))
-                    self.assertEqual(picture, (kind, width, height))
-                    self.assertEqual(picture.tiles(), tiles)
+                    data = make(width, height)
+                    url = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+                    self.assertEqual(pro.read_picture(data), (url, tiles))
 
     def test_too_many_tiles_are_refused_in_every_format_with_the_figures(self) -> None:
         for make in [maker for makers in KINDS.values() for maker in makers]:
@@ -158,7 +158,7 @@ class Headers(unittest.TestCase):
         huffman = b"\xff\xc4" + struct.pack(">H", 4) + b"\0\0"
         for frame in (0xC0, 0xC1, 0xC2, 0xCF):
             data = jpeg(640, 480, frame, icc + huffman)
-            self.assertEqual(pro.read_picture(data), ("jpeg", 640, 480))
+            self.assertEqual(pro.read_picture(data)[1], 300)
 
     def test_a_file_cut_off_before_its_size_is_refused_at_every_length(self) -> None:
         for make, last in ((png, None), (jpeg, 39), (webp_lossy, None), (webp_extended, None)):
@@ -166,7 +166,7 @@ class Headers(unittest.TestCase):
             for length in range(len(whole) if last is None else last):
                 with self.assertRaises(ValueError, msg=f"{make.__name__} {length}"):
                     pro.read_picture(whole[:length])
-            self.assertEqual(pro.read_picture(whole)[1:], (640, 480))
+            self.assertEqual(pro.read_picture(whole)[1], 300)
 
     def test_damaged_headers_are_refused(self) -> None:
         no_frame = b"\xff\xd8\xff\xe0\0\x04\0\0\xff\xda\0\x02\xff\xd9"
