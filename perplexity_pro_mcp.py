@@ -5515,6 +5515,8 @@ def _noul_criteria(criteria: Json) -> Json:
 
 
 def _choice_criteria(criteria: Json) -> Json:
+    if isinstance(criteria, list) and all(isinstance(option, str) for option in criteria):
+        criteria = dict.fromkeys(criteria)
     if not isinstance(criteria, dict) or not 1 <= len(criteria) <= MAX_OPTIONS:
         raise ValueError(
             f"criteria must be an object of 1 to {MAX_OPTIONS} options, each with a description "
@@ -5530,6 +5532,11 @@ def _choice_criteria(criteria: Json) -> Json:
 
 
 def _score_criteria(criteria: Json) -> Json:
+    if isinstance(criteria, dict) and all(level.isdecimal() for level in criteria):
+        criteria = [criteria[level] for level in sorted(criteria, key=int)]
+    if isinstance(criteria, list):
+        numbers = (int, float)
+        criteria = [f"{level}" if type(level) in numbers else level for level in criteria]
     if not isinstance(criteria, list) or not 1 <= len(criteria) <= MAX_LEVELS:
         raise ValueError(f"criteria must be a list of 1 to {MAX_LEVELS} levels, lowest first")
     if not all(map(_says, criteria)):
@@ -5571,7 +5578,9 @@ QUESTION_TYPES = {
 
 
 def _question(name: str, given: Json) -> Question:
-    """One question; ValueError says what is wrong with it."""
+    """One question, plain words as one to be answered yes or no; ValueError says what is wrong."""
+    if isinstance(given, str):
+        given = {"type": "noul", "instructions": given}
     if not isinstance(given, dict):
         raise ValueError("must be an object with type, criteria and instructions")
     stray = next((key for key in given if key not in {"type", "criteria", "instructions"}), None)
@@ -6015,7 +6024,8 @@ def checked_texts(entries: list[dict[str, Json]] | None) -> dict[str, str]:
     if not entries:
         raise invalid("items", f"1 to {MAX_ITEMS} objects with key and text are required.")
     texts: dict[str, str] = {}
-    for place, entry in enumerate(entries, 1):
+    for place, given in enumerate(entries, 1):
+        entry = {"key": text_hash(str(given.get("text")))[:16], **given}  # or a key of its own
         problem = "each key is used once" if entry.get("key") in texts else ""
         for name, most in (("text", MAX_ITEM_CHARS), ("key", MAX_KEY_CHARS)):
             text = entry.get(name)
@@ -9150,7 +9160,7 @@ def _send_cancel(call: Call, job: JobRow) -> str:
 
 def _list_jobs(call: Call, args: JobsArgs, project: str) -> JobsResult:
     """The project's jobs, newest first, the running ones looked at if asked."""
-    warnings: list[str] = []
+    warnings = list(call.warnings)
     skipped = _refresh(call, project, warnings) if args.refresh else None
     with call.store.reading() as db:
         rows, total = list_jobs(db, known_project(db, project), args.limit, args.offset)
@@ -10264,7 +10274,10 @@ def _budget(call: Call, args: ProjectsArgs, name: str) -> ProjectsResult:
                 ensure_project(db, name)
                 set_budget(db, name, limits)
                 info = next(row for row in list_projects(db) if row["name"] == name)
-                return ProjectsResult(action="budget", project=name, projects=[info])
+                notes = (
+                    [] if limits else ["Nothing changed: no amount was given; none lifts a cap."]
+                )
+                return ProjectsResult("budget", [info], name, warnings=notes)
         changes = ", ".join(
             f"{window} from {usd_text(own[window])} to {usd_text(limit) or 'none'}"
             for window, limit in looser.items()

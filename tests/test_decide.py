@@ -425,7 +425,7 @@ class Arguments(unittest.TestCase):
     def test_what_is_wrong_with_a_question_is_said_with_its_name(self) -> None:
         options = {str(n): None for n in range(256)}
         wrong: list[tuple[Any, str]] = [
-            ("text", "must be an object with type, criteria and instructions"),
+            ([1], "must be an object with type, criteria and instructions"),
             ({}, "type must be noul (or boolean), choice or score"),
             ({"type": "yesno"}, "type must be"),
             ({"type": ["noul"]}, "type must be"),
@@ -441,17 +441,17 @@ class Arguments(unittest.TestCase):
             ({"type": "noul", "instructions": 3}, "instructions must be text"),
             ({"type": "noul", "instructions": "a", "threshold": 1}, "'threshold' is no part"),
             ({"type": "choice"}, "1 to 255 options"),
-            ({"type": "choice", "criteria": ["a", "b"]}, "1 to 255 options"),
+            ({"type": "choice", "criteria": ["a", 2]}, "1 to 255 options"),
             ({"type": "choice", "criteria": {}}, "1 to 255 options"),
             ({"type": "choice", "criteria": options}, "1 to 255 options"),
             ({"type": "choice", "criteria": {" ": None}}, "must not be blank"),
             ({"type": "choice", "criteria": {"a": 1}}, "option 'a' must be described"),
             ({"type": "score"}, "1 to 10 levels"),
-            ({"type": "score", "criteria": {"0": "a"}}, "1 to 10 levels"),
+            ({"type": "score", "criteria": {"x": "a"}}, "1 to 10 levels"),
             ({"type": "score", "criteria": []}, "1 to 10 levels"),
             ({"type": "score", "criteria": ["a"] * 11}, "1 to 10 levels"),
             ({"type": "score", "criteria": ["a", ""]}, "every level"),
-            ({"type": "score", "criteria": ["a", 2]}, "every level"),
+            ({"type": "score", "criteria": ["a", None]}, "every level"),
         ]
         for question, words in wrong:
             with self.assertRaises(pro.ToolError, msg=question) as caught:

@@ -112,7 +112,7 @@ class Purely(unittest.TestCase):
             ({"key": "k" * 129, "text": "x"}, key_rule),
             ({"key": None, "text": "x"}, key_rule),
             ({"key": "b"}, text_rule),
-            ({}, key_rule),
+            ({}, text_rule),
             (good, f"items: each key is used once{second}"),
         ]
         for entry, said in cases:
