@@ -11557,7 +11557,8 @@ def _client_id(settings: Settings, found: dict[str, Json], redirect: str) -> str
     if settings.computer_client_id:
         return settings.computer_client_id
     if not found.get("registration_endpoint"):
-        raise _broken("The server registers no clients: set PERPLEXITY_COMPUTER_CLIENT_ID")
+        words = "The server registers no clients: set PERPLEXITY_COMPUTER_CLIENT_ID."
+        raise ToolError("unexpected_response", words)
     client = {
         "client_name": NAME,
         "redirect_uris": [redirect],
