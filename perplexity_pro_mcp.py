@@ -11435,6 +11435,7 @@ _LIST_LIFE_S, _LOGIN_S = 3600.0, 300.0
 _LOCK_S = 120.0  # as long as another process may take for a refresh
 _EARLY_S = 10.0  # a token that ends so soon counts as ended
 _SILENCE_S = 150.0  # the remote holds a call for two minutes
+_LAST_S = 0.5  # for its answer to a goodbye
 _PORTS, _CALLBACK = range(47810, 47900), "/callback"
 _MAX_MESSAGE_BYTES, _MAX_FORM_BYTES, _MAX_FILE_BYTES = 8 << 20, 10_000, 200_000_000
 _LOGIN_TODO = "run `perplexity-pro computer login` in a terminal"
@@ -11522,7 +11523,7 @@ def _discovered(settings: Settings) -> tuple[dict[str, Json], str]:
     """The authorization server's metadata, checked, and the scope to ask for."""
     from urllib.parse import urlsplit
 
-    with opened(settings, _to_remote(settings, "POST", _HELLO)) as response:
+    with Computer(settings).exchange(None, "POST", _HELLO, {}) as response:
         header = response.headers["WWW-Authenticate"] or ""
     if response.status != 401:
         raise _broken(f"Computer answered HTTP {response.status} instead of asking for a sign-in")
@@ -11775,6 +11776,8 @@ def logout(settings: Settings) -> str:
 
 # ---- Speaking to the remote
 
+_Way = tuple[SignIn, dict[str, str]]  # a token, and the headers of a session
+
 _HELLO: dict[str, Json] = {
     "jsonrpc": "2.0",
     "id": 0,
@@ -11785,36 +11788,6 @@ _HELLO: dict[str, Json] = {
         "clientInfo": {"name": NAME, "version": __version__},
     },
 }
-
-
-def _to_remote(settings: Settings, method: str, body: Json, **headers: str) -> Outgoing:
-    """A request to the remote's own address."""
-    sent = {"Accept": f"{'application/json, ' if body else ''}text/event-stream", **headers}
-    sent.update({"Content-Type": "application/json"} if body else {})
-    content = json_text(body).encode("utf-8", "replace") if body else None
-    outgoing = Outgoing(method, url=settings.computer_url, headers=tuple(sent.items()))
-    outgoing = outgoing._replace(read_timeout_s=_SILENCE_S, most_bytes=_MAX_MESSAGE_BYTES)
-    return outgoing._replace(content=content)
-
-
-def _pass(settings: Settings, outgoing: Outgoing) -> None:
-    with contextlib.suppress(ToolError), opened(settings, outgoing):
-        pass  # its status says nothing that could be acted on
-
-
-class _Session(NamedTuple):
-    """What one `initialize` agreed on, for the sign-in that is used now."""
-
-    made: SignIn
-    headers: dict[str, str]
-
-    def to_remote(self, settings: Settings, method: str, body: Json, **more: str) -> Outgoing:
-        token = {"Authorization": f"Bearer {self.made.access}"}
-        return _to_remote(settings, method, body, **token, **self.headers, **more)
-
-    def tell(self, settings: Settings, **body: Json) -> None:
-        """Send what has no answer: a notification, or the reply to a question."""
-        _pass(settings, self.to_remote(settings, "POST", {"jsonrpc": "2.0", **body}))
 
 
 class Computer:
@@ -11830,10 +11803,40 @@ class Computer:
     def close(self) -> None:
         """End the sessions, if that takes no time."""
         made = signed_in(self.settings) if self._sessions else None
-        hasty = self.settings._replace(connect_timeout_s=0.5)
-        for headers in [*self._sessions.values()] if made else []:
-            session = _Session(typing.cast("SignIn", made), headers)
-            _pass(hasty, session.to_remote(hasty, "DELETE", None)._replace(read_timeout_s=0.5))
+        hasty = Computer(self.settings._replace(connect_timeout_s=0.5))
+        for session in [*self._sessions.values()] if made else []:
+            with contextlib.suppress(ToolError), hasty.exchange(made, "DELETE", None, session):
+                pass
+
+    def exchange(
+        self,
+        made: SignIn | None,
+        method: str,
+        body: Json,
+        headers: Mapping[str, str],
+        look: Callable[[], None] | None = None,
+    ) -> contextlib.AbstractContextManager[Any]:
+        """The open reply to a message, or to none."""
+        sent = {"Accept": f"{'application/json, ' if body else ''}text/event-stream", **headers}
+        sent.update({"Authorization": f"Bearer {made.access}"} if made else {})
+        sent.update({"Content-Type": "application/json"} if body else {})
+        outgoing = Outgoing(
+            method,
+            url=self.settings.computer_url,
+            headers=tuple(sent.items()),
+            content=json_text(body).encode("utf-8", "replace") if body else None,
+            read_timeout_s=_LAST_S if method == "DELETE" else _SILENCE_S,
+            most_bytes=_MAX_MESSAGE_BYTES,
+            look=look,
+        )
+        return opened(self.settings, outgoing)
+
+    def _tell(self, way: _Way, **body: Json) -> None:
+        """Send what has no answer, a notification or the reply to a question; once."""
+        made, session = way
+        message = {"jsonrpc": "2.0", **body}
+        with contextlib.suppress(ToolError), self.exchange(made, "POST", message, session):
+            pass  # its status says nothing that could be acted on
 
     def ask(
         self,
@@ -11847,14 +11850,14 @@ class Computer:
         """The result of a request; without `repeat` it reaches the remote once, ever."""
         asks, refused, lost = bool(call and call.elicit), "", _sign_in_again()
         for _ in range(2):
-            made, headers = usable_sign_in(self.settings, refused), self._sessions.get(asks)
+            made, session = usable_sign_in(self.settings, refused), self._sessions.get(asks)
             request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
             try:
-                headers = headers or self._begun(made, asks=asks)
-                reply = _cleaned(self._answer(_Session(made, headers), request, call, look), made)
+                session = session or self._begun(made, asks=asks)
+                reply = _cleaned(self._answer((made, session), request, call, look), made)
             except ToolError as error:
                 lost, refused = error, made.access if error.status == 401 else ""
-                if error.status == 404 and self._sessions.get(asks) is headers:
+                if error.status == 404 and self._sessions.get(asks) is session:
                     self._sessions.pop(asks, None)
                 if error.status == 401 or (repeat and error.status == 404):
                     continue
@@ -11868,8 +11871,7 @@ class Computer:
     def _begun(self, made: SignIn, *, asks: bool) -> dict[str, str]:
         """The headers of a new session."""
         params = {**_HELLO["params"], "capabilities": {"elicitation": {}} if asks else {}}
-        outgoing = _Session(made, {}).to_remote(self.settings, "POST", {**_HELLO, "params": params})
-        with opened(self.settings, outgoing) as response:
+        with self.exchange(made, "POST", {**_HELLO, "params": params}, {}) as response:
             _refuse(response)
             number = response.headers["Mcp-Session-Id"] or ""
             reply = next((m for m in _messages(response, []) if m.get("id") == 0), {})
@@ -11880,12 +11882,12 @@ class Computer:
             "MCP-Protocol-Version": version,
             **({"Mcp-Session-Id": number} if number else {}),
         }
-        _Session(made, headers).tell(self.settings, method="notifications/initialized")
+        self._tell((made, headers), method="notifications/initialized")
         return self._sessions.setdefault(asks, headers)
 
     def _answer(
         self,
-        session: _Session,
+        way: _Way,
         request: dict[str, Json],
         call: Call | None,
         look: Callable[[], None] | None,
@@ -11893,33 +11895,30 @@ class Computer:
         """The reply to a request, whose stream is followed once more from where it was cut."""
         numbers: list[str] = []  # of the events that came
         lost = ToolError("network_timeout", "The connection was cut.", sent=True)
-        for method in ("POST", "GET"):
-            body, last = (
-                (request, {}) if method == "POST" else (None, {"Last-Event-ID": numbers[-1]})
-            )
-            outgoing = session.to_remote(self.settings, method, body, **last)
+        for method, body in (("POST", request), ("GET", None)):
+            last = {} if body else {"Last-Event-ID": numbers[-1]}
             try:
-                with opened(self.settings, outgoing._replace(look=look)) as response:
+                with self.exchange(way[0], method, body, {**way[1], **last}, look) as response:
                     _refuse(response)
                     for message in _messages(response, numbers):
                         if message.get("id") == request["id"] and "method" not in message:
                             return message
-                        self._heed(session, message, call)
+                        self._heed(way, message, call)
             except ToolError as error:
-                if method == "POST" and (error.status or not error.sent):
+                if body and (error.status or not error.sent):
                     raise
-                lost = error if method == "POST" else lost
+                lost = error if body else lost
             except Cancelled:
                 told = {"requestId": request["id"], "reason": "cancelled"}
-                session.tell(self.settings, method="notifications/cancelled", params=told)
+                self._tell(way, method="notifications/cancelled", params=told)
                 raise
             if not numbers:
                 break
         raise lost
 
-    def _heed(self, session: _Session, message: dict[str, Json], call: Call | None) -> None:
+    def _heed(self, way: _Way, message: dict[str, Json], call: Call | None) -> None:
         """Progress, or a question of the remote."""
-        params = _cleaned(object_in(message, "params"), session.made)
+        params = _cleaned(object_in(message, "params"), way[0])
         if message.get("method") == "notifications/progress" and call:
             call.report(one_line(str(params.get("message") or "Working"), 200))
         if "id" not in message or "method" not in message:
@@ -11931,7 +11930,7 @@ class Computer:
             form, elicit = _form_in(params), call.elicit if call else None
             asks = form and elicit and call and not call.cancelled.is_set()
             reply = {"result": elicit(form) if form and elicit and asks else {"action": "cancel"}}
-        session.tell(self.settings, id=message["id"], **reply)
+        self._tell(way, id=message["id"], **reply)
 
     def tools(self) -> dict[str, Tool]:
         """The remote's tools, as they were listed last; none where nobody is signed in."""
@@ -11963,15 +11962,11 @@ class Computer:
 
     def fetch_list(self) -> None:
         """Ask for the list and keep what can be offered of it."""
-        entries, cursor = list[Json](), dict[str, Json]()
-        for _ in range(20):
-            page = self.ask("tools/list", cursor)
+        entries: list[Json] = []
+        for page in _pages(functools.partial(self.ask, "tools/list"), "nextCursor"):
             if not isinstance(page.get("tools"), list):
                 raise _broken("Perplexity Computer sent no list of tools")
             entries += page["tools"]
-            cursor = {"cursor": page.get("nextCursor")}
-            if not isinstance(cursor["cursor"], str):
-                break
         listed = {"resource": self.settings.computer_url, "fetched_at": time.time()}
         kept = json_text({**listed, "tools": _kept_tools(entries)})
         with _locked(self.settings):
@@ -12091,6 +12086,16 @@ def _messages(response: Any, numbers: list[str]) -> Iterator[dict[str, Json]]:
             yield line
 
     yield from read_events(lines())
+
+
+def _pages(ask: Callable[[dict[str, Json]], Json], name: str) -> Iterator[Json]:
+    """The pages of a list, each naming the next; no more than 20."""
+    page: Json = {}
+    for number in range(20):
+        if number and not isinstance(page.get(name), str):
+            return
+        page = ask({"cursor": page[name]} if number else {})
+        yield page
 
 
 def _cleaned(value: Json, made: SignIn) -> Json:
@@ -12430,16 +12435,13 @@ def _downloaded(call: Call, folder: str, args: ComputerFileArgs) -> ComputerFile
 
 def _asset(call: Call, args: ComputerFileArgs) -> dict[str, Json]:
     """What the thread's list says of an asset; empty where it says nothing."""
-    cursor: dict[str, Json] = {}
-    for _ in range(20):
-        page = _remote(call, "list_thread_assets", thread_id=args.thread_id, **cursor)
-        for one in list_in(page, "assets"):
-            if text_in(one, "asset_id") == args.asset_id:
-                return typing.cast("dict[str, Json]", one)
-        cursor = {"cursor": page.get("next_cursor")}
-        if not isinstance(cursor["cursor"], str):
-            break
-    return {}
+
+    def ask(cursor: dict[str, Json]) -> dict[str, Json]:
+        return _remote(call, "list_thread_assets", thread_id=args.thread_id, **cursor)
+
+    pages = _pages(ask, "next_cursor")
+    assets = (one for page in pages for one in list_in(page, "assets"))
+    return next((one for one in assets if text_in(one, "asset_id") == args.asset_id), {})
 
 
 def file_name(text: str) -> str:
