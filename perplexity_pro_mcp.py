@@ -10727,10 +10727,9 @@ class ServerCall(Call):
     """A tool call between its request and its answer."""
 
     def __init__(self, calls: "CallRegistry", declared: Tool, request: RpcRequest) -> None:
-        is_told_of = _id_text(request.meta.get("progressToken")) is not None
-        report = functools.partial(calls.report, self) if is_told_of else None
-        super().__init__(calls.runtime, declared, report)
         self.renew(request)
+        report = functools.partial(calls.report, self) if self.is_told_of else None
+        super().__init__(calls.runtime, declared, report)
         self.begun = False
         self.message = "Still working"
         self._began_at = time.monotonic()
@@ -10791,7 +10790,7 @@ class CallRegistry:
                 raise RpcError(-32600, "A request with this id is still running.")
             running.renew(request)
             self._owed[running.id_text] = running
-            self._begin(running.declared.effects.open_world)
+            self.lend(running, 0)
         if running.due_at() < self._next_look:
             self.wake.set()
 
@@ -10799,7 +10798,8 @@ class CallRegistry:
         """Send a call's progress now, or leave it to the clock; only the newest message waits."""
         with self._lock:
             running.message = message
-            if self._owed.get(running.id_text) is running:  # its id may have been used again
+            is_owed = self._owed.get(running.id_text) is running  # its id may have been used again
+            if is_owed and running.is_told_of:
                 self._wire.send(running.progress())
 
     def answer(self, running: ServerCall, text: str) -> None:
@@ -10830,30 +10830,25 @@ class CallRegistry:
         self.wake.set()
         return self.owes()
 
-    def _begin(self, goes_out: bool) -> None:
-        """Start those of the calls that wait for which there is room, refuse those too many."""
+    def lend(self, running: ServerCall, places: int) -> None:
+        """Give the place of a call to those that wait, or take it back; refuse those too many."""
+        goes_out = running.declared.effects.open_world
         with self._lock, contextlib.suppress(RuntimeError):  # the system allows no more threads
-            calls = [running for running in self._owed.values() if not running.begun]
-            calls = [call for call in calls if call.declared.effects.open_world == goes_out]
-            room = max(0, self._free[goes_out])
-            for running in calls[room + MAX_QUEUED :]:
-                running.deadline = -_NEVER
-            for running in calls[:room]:
-                _start("call", self._work, running)
-                running.begun = True
+            self._free[goes_out] += places
+            room, calls = max(0, self._free[goes_out]), self._owed.values()
+            waiting = [
+                c for c in calls if not c.begun and c.declared.effects.open_world == goes_out
+            ]
+            for call in waiting[room + MAX_QUEUED :]:
+                call.deadline = -_NEVER
+            for call in waiting[:room]:
+                _start("call", self._work, call)
+                call.begun = True
                 self._free[goes_out] -= 1
 
     def _work(self, running: ServerCall) -> None:
-        """Run a call, in its thread."""
         self.answer(running, self._answer_of(running))
         self.lend(running, 1)
-
-    def lend(self, running: ServerCall, places: int) -> None:
-        """Give the place of a call to those that wait, or take it back."""
-        goes_out = running.declared.effects.open_world
-        with self._lock:
-            self._free[goes_out] += places
-            self._begin(goes_out)
 
     def _watch_time(self) -> None:
         """Progress, deadlines and upkeep: the only thread that looks at the clock."""
@@ -10995,9 +10990,8 @@ class Elicitation:
         if not waiting or not isinstance(answer, dict):
             return False
         asked = waiting[0].request
-        if asked.version != MODERN_VERSION or _call_digest(asked) != _call_digest(request):
-            return False
-        if not self._open.pop(str(state), None):
+        is_same = asked.version == MODERN_VERSION and _call_digest(asked) == _call_digest(request)
+        if not is_same or not self._open.pop(str(state), None):
             return False
         try:
             self._calls.add(waiting[0], request)

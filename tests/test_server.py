@@ -99,6 +99,7 @@ def drop(call: Any, args: GateArgs) -> Echoed:
     try:
         question = f"Drop {args.gate}?"
         if call.confirmed(question):
+            call.report("going on")
             return Echoed("dropped")
         raise call.unconfirmed(question)
     finally:
@@ -1339,6 +1340,23 @@ class AskingBetweenTwoCalls(ServerTest):
                 meta = {**META, "io.modelcontextprotocol/clientCapabilities": abilities}
                 answer = session.ask(call(2, "drop", _meta=meta, gate="it"))
                 self.assertEqual(said(answer), UNASKED)
+
+    def test_the_repeated_call_decides_whether_progress_is_told(self) -> None:
+        self.limit(PROGRESS_EVERY_S=0.0)
+        abilities = {"io.modelcontextprotocol/clientCapabilities": FORMS}
+        tokens: list[Json] = [{}, {"progressToken": 5}]
+        for first, second in (tokens, tokens[::-1]):
+            session = self.session(None)
+            message = call(1, "drop", _meta={**META, **abilities, **first}, gate="it")
+            state = session.ask(message)["result"]["requestState"]
+            message["params"].update(requestState=state, inputResponses={"confirm": YES})
+            message["params"]["_meta"] = {**META, **abilities, **second}
+            got = [session.ask(message)]
+            while got[-1].get("id") != 1:
+                got.append(session.receive())
+            self.assertEqual(said(got.pop()), DROPPED)
+            told = {note["params"]["progressToken"] for note in got}
+            self.assertLessEqual(told, {second.get("progressToken")})
 
     def test_calls_that_wait_for_their_users_leave_their_places_to_others(self) -> None:
         self.limit(MAX_WORKERS=2)
