@@ -7848,7 +7848,9 @@ def fitted(result: R, part: str, limit: int, rest: Callable[[int], str], at: int
     if isinstance(whole, str) or whole is None:
         return _fitted_text(result, part, limit, rest, at or 0)
     entries = list(whole.items()) if isinstance(whole, dict) else list(whole)
-    total = len(entries) + bool(at is None and result.truncated)
+    total = len(entries)
+    if at is None:
+        total += bool(getattr(result, "truncated", getattr(result, "groups_truncated", False)))
     if at is not None:
         total = getattr(result, f"{part}_total", at + total)
 
@@ -10437,7 +10439,7 @@ def do_usage(call: Call, args: UsageArgs) -> UsageResult:
         group_by=args.group_by,
         groups=page,
         groups_total=len(groups),
-        groups_truncated=False,
+        groups_truncated=by_day and last < len(groups),
         project=project,
         since=args.since,
         until=args.until,
@@ -10445,8 +10447,12 @@ def do_usage(call: Call, args: UsageArgs) -> UsageResult:
         warnings=[*_usage_warnings(totals), *near, *call.warnings],
         caps=list(map(_cap_info, states)),
     )
-    rest = functools.partial(again, "usage", args)
-    return fitted(result, "groups", call.settings.max_result_chars, rest, at=args.offset)
+
+    def rest(count: int) -> str:
+        return again("usage", args, count + args.offset * by_day)
+
+    at = None if by_day else args.offset
+    return fitted(result, "groups", call.settings.max_result_chars, rest, at)
 
 
 # ---- help

@@ -1222,6 +1222,20 @@ class Usage(WithFolder):
         self.assertEqual([group["calls"] for group in found["groups"]], [2, 0, 1])
         self.assertEqual((found["groups"][1]["cost_usd"], found["totals"]["calls"]), ("0", 3))
 
+    def test_pages_of_days_hold_every_day_once_from_the_latest_back(self) -> None:
+        self.sql("UPDATE usage_events SET created_at = '2025-01-01 00:00:00' WHERE tool = 'a'")
+        arguments: dict[str, Any] = {"group_by": "day", "limit": 200}
+        seen: list[str] = []
+        for _ in range(20):
+            page = self.tool("usage", **arguments)
+            seen = [group["key"] for group in page["groups"]] + seen
+            rest = re.search(r"perplexity_usage (\{.*\})", " ".join(page["warnings"]))
+            if rest is None:
+                break
+            arguments = json.loads(rest[1])
+        self.assertEqual((seen[0], seen[-1], len(seen)), ("2025-01-01", "2026-05-03", 488))
+        self.assertEqual(seen, sorted(set(seen)))
+
     def test_both_days_are_included_and_told(self) -> None:
         days = {"since": "2026-05-01", "until": "2026-05-02"}
         self.assertEqual(self.calls(**days), 3)
