@@ -6334,6 +6334,7 @@ class Call:
         self.hear: Callable[[str], None] | None = None  # takes an answer piece by piece
         # Puts a form of another server before the user; returns what became of it.
         self.elicit: Callable[[dict[str, Json]], dict[str, Json]] | None = None
+        self.look: Callable[[], None] | None = None  # while one works: Cancelled ends the wait
         # Asks the user, if the client can: what they said, None without an answer.
         self.ask_user: Callable[[str], bool | None] | None = None
         self.user_said: bool | None = None
@@ -6483,6 +6484,11 @@ class PaidRequest:
             if not self.callers or self.runtime.is_ending:
                 raise Cancelled
             self.sent = not seconds
+
+    def look(self) -> None:
+        """Cancelled where nobody wants any more what another server is doing."""
+        if self.withdrawn or (self.given_up.is_set() and not self.kept):
+            raise Cancelled
 
     def carry(self, key: str) -> None:
         """Send it once, read the reply, settle: in the thread of the call that came first."""
@@ -11523,7 +11529,9 @@ def _discovered(settings: Settings) -> tuple[dict[str, Json], str]:
     """The authorization server's metadata, checked, and the scope to ask for."""
     from urllib.parse import urlsplit
 
-    with Computer(settings).exchange(None, "POST", _HELLO, {}) as response:
+    with Computer(settings).exchange(
+        None, "POST", {**_HELLO, "params": _OURSELVES}, {}
+    ) as response:
         header = response.headers["WWW-Authenticate"] or ""
     if response.status != 401:
         raise _broken(f"Computer answered HTTP {response.status} instead of asking for a sign-in")
@@ -11778,15 +11786,11 @@ def logout(settings: Settings) -> str:
 
 _Way = tuple[SignIn, dict[str, str]]  # a token, and the headers of a session
 
-_HELLO: dict[str, Json] = {
-    "jsonrpc": "2.0",
-    "id": 0,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": NAME, "version": __version__},
-    },
+_HELLO: dict[str, Json] = {"jsonrpc": "2.0", "id": 0, "method": "initialize"}
+_OURSELVES: dict[str, Json] = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": NAME, "version": __version__},
 }
 
 
@@ -11839,13 +11843,7 @@ class Computer:
             pass  # its status says nothing that could be acted on
 
     def ask(
-        self,
-        method: str,
-        params: Json,
-        call: Call | None = None,
-        look: Callable[[], None] | None = None,
-        *,
-        repeat: bool = True,
+        self, method: str, params: Json, call: Call | None = None, *, repeat: bool = True
     ) -> Json:
         """The result of a request; without `repeat` it reaches the remote once, ever."""
         asks, refused, lost = bool(call and call.elicit), "", _sign_in_again()
@@ -11854,7 +11852,7 @@ class Computer:
             request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
             try:
                 session = session or self._begun(made, asks=asks)
-                reply = _cleaned(self._answer((made, session), request, call, look), made)
+                reply = _cleaned(self._answer((made, session), request, call), made)
             except ToolError as error:
                 lost, refused = error, made.access if error.status == 401 else ""
                 if error.status == 404 and self._sessions.get(asks) is session:
@@ -11870,7 +11868,7 @@ class Computer:
 
     def _begun(self, made: SignIn, *, asks: bool) -> dict[str, str]:
         """The headers of a new session."""
-        params = {**_HELLO["params"], "capabilities": {"elicitation": {}} if asks else {}}
+        params = {**_OURSELVES, "capabilities": {"elicitation": {}} if asks else {}}
         with self.exchange(made, "POST", {**_HELLO, "params": params}, {}) as response:
             _refuse(response)
             number = response.headers["Mcp-Session-Id"] or ""
@@ -11885,15 +11883,9 @@ class Computer:
         self._tell((made, headers), method="notifications/initialized")
         return self._sessions.setdefault(asks, headers)
 
-    def _answer(
-        self,
-        way: _Way,
-        request: dict[str, Json],
-        call: Call | None,
-        look: Callable[[], None] | None,
-    ) -> Json:
+    def _answer(self, way: _Way, request: dict[str, Json], call: Call | None) -> Json:
         """The reply to a request, whose stream is followed once more from where it was cut."""
-        numbers: list[str] = []  # of the events that came
+        numbers, look = list[str](), call.look if call else None  # numbers of the events that came
         lost = ToolError("network_timeout", "The connection was cut.", sent=True)
         for method, body in (("POST", request), ("GET", None)):
             last = {} if body else {"Last-Event-ID": numbers[-1]}
@@ -11982,14 +11974,10 @@ class Computer:
         """Pass a call on as a request that costs no dollars; a late result becomes a job."""
 
         def send(request: PaidRequest) -> Reply:
-            def look() -> None:
-                if request.withdrawn or (request.given_up.is_set() and not request.kept):
-                    raise Cancelled
-
             request.pause(0)
-            began, result = time.monotonic(), _WITHDRAWN
+            call.look, began, result = request.look, time.monotonic(), _WITHDRAWN
             try:
-                result = self.call_tool(call, name, arguments, look)
+                result = self.call_tool(call, name, arguments)
             except Cancelled:
                 if not request.withdrawn:
                     raise
@@ -12014,20 +12002,14 @@ class Computer:
         reply = paid_post(call, plan, DEFAULT_PROJECT)
         return typing.cast("RemoteResult", reply.value).fitted(call, reply)
 
-    def call_tool(
-        self,
-        call: Call,
-        name: str,
-        arguments: dict[str, Json],
-        look: Callable[[], None] | None = None,
-    ) -> Json:
+    def call_tool(self, call: Call, name: str, arguments: dict[str, Json]) -> Json:
         """The result of a tool of the remote; an error says what may have happened."""
         params: dict[str, Json] = {"name": name, "arguments": arguments}
         if call.listens():
             params["_meta"] = {"progressToken": f"{name}-{time.time_ns()}"}
         sends, thread = _SENDING.match(name) is not None, arguments.get("thread_id")
         try:
-            return self.ask("tools/call", params, call, look, repeat=not sends)
+            return self.ask("tools/call", params, call, repeat=not sends)
         except ToolError as error:
             if not error.sent:
                 raise
