@@ -12577,14 +12577,14 @@ def _spots(client: Client, place: Place) -> list[ConfigPath]:
     home, folders = place.home, place.folders
     xdg = folders.get("XDG_CONFIG_HOME", home / ".config")
     roots = {"home": home, "cwd": place.cwd, "xdg": xdg}
-    if place.platform == "win32":
-        data = folders.get("APPDATA", home / "AppData/Roaming")
-        local = folders.get("LOCALAPPDATA", home / "AppData/Local")
-        roots.update(win=data, config=data, packages=local / "Packages")
-    elif place.platform == "darwin":
-        roots.update(unix=xdg, mac=home, config=home / "Library/Application Support")
-    else:
-        roots.update(unix=xdg, linux=xdg, config=xdg)
+    data = folders.get("APPDATA", home / "AppData/Roaming")
+    packages = folders.get("LOCALAPPDATA", home / "AppData/Local") / "Packages"
+    library = home / "Library/Application Support"
+    own = {
+        "win32": {"win": data, "config": data, "packages": packages},
+        "darwin": {"unix": xdg, "mac": home, "config": library},
+    }
+    roots.update(own.get(place.platform, {"unix": xdg, "linux": xdg, "config": xdg}))
     variable, _, way = client.moved.partition("/")
     spots = []
     for spec, folder, rest in (line.split("|") for line in client.files.split()):
@@ -12601,7 +12601,7 @@ def _spots(client: Client, place: Place) -> list[ConfigPath]:
 
 
 def client_file(client: Client, place: Place) -> Path | None:
-    """The file that our entry belongs into, or None where this program knows of none."""
+    """The file that our entry belongs into, if one is known."""
     return next((spot.path for spot in _spots(client, place)), None)
 
 
@@ -12792,8 +12792,7 @@ def _edited_json(client: Client, text: str, was: Json, document: dict[str, Json]
 
 def _edited_toml(client: Client, text: str, was: Json, document: dict[str, Json]) -> str:
     """TOML with our table at its end, or with the lines changed that start the server."""
-    entry = document[client.container][SERVER]
-    end = "\r\n" if "\r\n" in text else "\n"
+    entry, end = document[client.container][SERVER], "\r\n" if "\r\n" in text else "\n"
     if was is None:
         gap = end if text.endswith("\n") else end * 2
         return text + gap + _block(client, entry).replace("\n", end) + end
@@ -12891,8 +12890,7 @@ def _planned(client: Client, path: Path, text: str | None, launch: Launch) -> Cl
         return ClientPlan(path, text, mark + new, diff)
     document = _settings_in(client, old)
     servers = document.get(client.container, {})
-    was = servers.get(SERVER)
-    entry = _wanted(client, was, fresh)
+    was, entry = servers.get(SERVER), _wanted(client, servers.get(SERVER), fresh)
     wanted = {**document, client.container: {**servers, SERVER: entry}}
     if was is None and launch.stored is None and "inputs" in read_json(client.beside):
         inputs = document.get("inputs", [])
@@ -14814,8 +14812,7 @@ def _launch_now(stored: str | None) -> Launch:
 
 def own_launch(settings: Settings) -> Launch:
     """How a client starts this program, and whether it then finds a stored key by itself."""
-    nothing = settings._replace(key=None, key_file=None)
-    if not find_key(nothing).key:
+    if not find_key(settings._replace(key=None, key_file=None)).key:
         return _launch_now(None)
     usual = f"{user_folders()[0]}/.perplexity-pro"
     return _launch_now("" if settings.data_dir == usual else settings.data_dir)
