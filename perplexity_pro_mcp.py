@@ -10540,7 +10540,7 @@ _ABILITIES_KEY = f"{META_PREFIX}clientCapabilities"
 _LOCAL_WORKERS = 8
 _MAX_PARTS = 1_000_000  # of a line: a value takes up to a hundred times its bytes in memory
 _ASK_S = 60.0  # for the user's answer to a question
-_CLOSE_S = 0.5  # of the grace, for the last lines
+_CLOSE_S = 0.5  # of the grace, for the last lines, and as much for the last writes
 _LOOK_S = 0.01  # between looks at what is left, while the end is awaited
 _ASK_LOOK_S = 0.05  # between looks whether the user has answered
 _SOON_S = 0.1  # at a call whose time is over and which is about to answer
@@ -11077,14 +11077,14 @@ class Server:
         while (calls.owes() or wire.owes()) and not ending.is_hurried(wire):
             time.sleep(_LOOK_S)
         ending.end(hurried=True)
-        ends_at = ending.hurried_at + EXIT_GRACE_S - _CLOSE_S
+        ends_at = ending.hurried_at + EXIT_GRACE_S - 2 * _CLOSE_S
         note(runtime.settings, "INFO", f"ending; paid requests on their way: {runtime.busy()}")
         runtime.stop_sending()
         while (calls.drop(paid=False) or runtime.busy()) and time.monotonic() < ends_at:
             time.sleep(_LOOK_S)  # what is paid for may turn out not to be: an attempt that failed
         calls.drop(paid=True)
         wire.close(_CLOSE_S)
-        runtime.close(ends_at + _CLOSE_S)
+        runtime.close(until=ends_at + _CLOSE_S)
 
     def _receive_batch(self, messages: list[Json]) -> None:
         """Answer an array of messages by one array, once all its answers are there."""
@@ -11121,7 +11121,8 @@ class Server:
             if result:
                 reply(request.answer(result))
             if message["method"] == "initialize":
-                self._list(request._replace(version=self._version or "", params={}))  # is next
+                with contextlib.suppress(Exception):  # it is asked for next, and fails then
+                    self._list(request._replace(version=self._version or "", params={}))
         except RpcError as error:
             reply(_error_frame(number, error))
         except Exception as error:  # noqa: BLE001 - without its reader the whole session is lost

@@ -483,6 +483,13 @@ class Rules(ServerTest):
         session = self.session()
         self.assert_error(session.ask(request(1, "notifications/initialized")), -32601, 1)
 
+    def test_a_list_that_cannot_be_made_spoils_no_handshake(self) -> None:
+        session = self.session(None)
+        with mock.patch.object(pro, "input_schema", side_effect=ZeroDivisionError):
+            self.assertIn("result", session.ask(request(1, "initialize")))
+            self.assert_error(session.ask(request(2, "tools/list")), -32603, 2)
+        self.assertIn("result", session.ask(request(3, "tools/list")))
+
     def test_a_fault_in_answering_is_an_internal_error_and_the_session_goes_on(self) -> None:
         session = self.session()
         with mock.patch.object(pro, "server_instructions", side_effect=ZeroDivisionError("secret")):
@@ -1529,7 +1536,7 @@ class Ending(ServerTest):
         session = self.session(runtime=FakeRuntime(wait_s=0.1))
         session.runtime.paid = 1
         never = threading.Event()
-        with mock.patch.object(session.runtime, "close", lambda _until: never.wait(WAIT_S)):
+        with mock.patch.object(session.runtime, "close", lambda until: never.wait(until + WAIT_S)):
             self.assert_ends_within(session, 1.5)
         never.set()
 
