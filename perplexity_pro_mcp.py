@@ -15099,7 +15099,8 @@ def reach_page(settings: Settings) -> str:
             host = "cannot be used as an address"
         hosts.append(f"{name}: {one_line(host, 200)}")
     files = [f"{settings.data_dir}/{DATABASE}, with -wal, -shm and backup-*.db beside it"]
-    files += [f"{settings.key_file} (read, the key)"] if settings.key_file else []
+    keys = (settings.key_file, f"{settings.data_dir}/{STORED_KEY}")
+    files += [f"{name} (read, the key)" for name in keys if name]
     files += [f"{settings.files_dir}/... (read; written: downloads)"] if settings.files_dir else []
     files += [f"{settings.data_dir}/computer.json, computer-tools.json, computer.lock (sign-in)"]
     files += ["on request: @FILE, and clients' files by setup and doctor (read)"]

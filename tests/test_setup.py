@@ -484,7 +484,8 @@ class Audit(unittest.TestCase):
         places = {"PERPLEXITY_FILES_DIR": "/some/images", "PERPLEXITY_API_KEY_FILE": "/some/key"}
         with console() as here:
             out = here.line("audit", **places).out
-            for name in (*places.values(), f"{here.folder}/data"):
+            stored = f"{here.folder}/data/{pro.STORED_KEY}"
+            for name in (*places.values(), f"{here.folder}/data", stored):
                 self.assertIn(name, out)
         for variable in pro.VARIABLES:
             self.assertIn(f"  {variable.name}\n", out)
