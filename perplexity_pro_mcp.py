@@ -11856,6 +11856,7 @@ class Computer:
                 reply = _cleaned(self._answer((made, session), request, call), made)
             except ToolError as error:
                 lost, refused = error, made.access if error.status == 401 else ""
+                error.sent = error.sent and session is not None  # else nothing was sent
                 if error.status == 404 and self._sessions.get(asks) is session:
                     self._sessions.pop(asks, None)
                 if error.status == 401 or (repeat and error.status == 404):
@@ -11894,7 +11895,8 @@ class Computer:
                 with self.exchange(way[0], method, body, {**way[1], **last}, look) as response:
                     _refuse(response)
                     for message in _messages(response, numbers):
-                        if message.get("id") == request["id"] and "method" not in message:
+                        ours = message.get("id", 0) in (request["id"], None)  # null: it named none
+                        if ours and "method" not in message:
                             return message
                         self._heed(way, message, call)
             except ToolError as error:
@@ -12062,10 +12064,12 @@ def _messages(response: Any, numbers: list[str]) -> Iterator[dict[str, Json]]:
         return
 
     def lines() -> Iterator[bytes]:
+        number = ""
         for line in iter(response.readline, b""):
             found = re.match(rb"id: ?([\x21-\x7e]+)\s*$", line)
-            if found:
-                numbers.append(found[1].decode())
+            number = found[1].decode() if found else number
+            if number and not line.strip():  # only now the event is there as a whole
+                numbers.append(number)
             yield line
 
     yield from read_events(lines())

@@ -66,6 +66,7 @@ FAULTS = {
     "json": "replies are JSON, not streams",
     "lost_session": "once: a call is answered with 404",
     "cut_before": "once: the stream ends before the result; it can be resumed",
+    "cut_inside": "once: the stream ends in the middle of the result; it can be resumed",
     "cut_for_good": "the stream ends before the result and cannot be resumed",
     "cut_after": "the stream breaks after the result",
     "rate_limited": "calls are answered with 429",
@@ -74,6 +75,8 @@ FAULTS = {
     "redirect": "calls are redirected to another host",
     "forbidden": "calls are answered with 403 insufficient_scope",
     "unauthorized": "calls are answered with 401 whatever the token",
+    "no_session": "no session begins: initialize is answered with 500",
+    "nameless_error": "a call is refused by an error that names no request",
     "huge": "a result is larger than anybody reads",
     # content
     "grown": "the list has one more tool",
@@ -86,7 +89,7 @@ FAULTS = {
     "download_cut": "a download breaks off",
     "download_redirect": "a download is redirected",
 }
-ONCE = {"lost_session", "cut_before"}
+ONCE = {"lost_session", "cut_before", "cut_inside"}
 
 TEXT, TEXTS, WHOLE = {"type": "string"}, {"type": "array", "items": {"type": "string"}}, "integer"
 
@@ -770,6 +773,9 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(429, {"error": "slow down"}, Retry_After="7")
         elif fake.has("html"):
             self.reply(200, b"<html><body>Sign in</body></html>", content_type="text/html")
+        elif fake.has("nameless_error"):
+            error = {"code": -32600, "message": "Not like this"}
+            self.reply(200, {"jsonrpc": "2.0", "id": None, "error": error})
         elif fake.has("status_500"):
             self.reply(500, {"error": "oops"})
         elif fake.has("redirect"):
@@ -781,6 +787,9 @@ class Handler(BaseHTTPRequestHandler):
         return True
 
     def begin(self, body: Json) -> None:
+        if self.fake.has("no_session"):
+            self.reply(500)
+            return
         asks = "elicitation" in body["params"].get("capabilities", {})
         session = Session(secrets.token_hex(8), asks)
         self.fake.sessions[session.id] = session
@@ -843,6 +852,9 @@ class Handler(BaseHTTPRequestHandler):
         self.chunk(b": hello\n\n")
         for number, event in stream.after(start, self.fake.stopping):
             data = json.dumps(event)
+            if "result" in event and self.fake.has("cut_inside"):
+                self.chunk(f"id: {stream.id}-{number}\ndata: {data[:20]}".encode())
+                self.drop()
             self.chunk(f"id: {stream.id}-{number}\nevent: message\ndata: {data}\n\n".encode())
             if cut and number + 1 >= cut:
                 self.drop()

@@ -356,6 +356,7 @@ class Calls(unittest.TestCase):
             "redirect": "not followed",
             "forbidden": "perplexity-pro computer login",
             "huge": "8 MiB",
+            "nameless_error": "Not like this",
         }.items():
             with self.subTest(fault), bridge() as made:
                 made.fake.faults = {fault}
@@ -372,11 +373,19 @@ class Calls(unittest.TestCase):
             self.assertIn("https://www.perplexity.ai", made.refused(SENDING, message="x"))
 
     def test_a_cut_stream_is_resumed_and_not_sent_again(self) -> None:
-        for fault in ("cut_before", "cut_after", "json"):
+        for fault in ("cut_before", "cut_inside", "cut_after", "json"):
             with self.subTest(fault), bridge() as made:
                 made.fake.faults = {fault}
                 self.assertEqual(made.run(SENDING, message="x").structured["event"], "complete")
                 self.assertEqual(len(made.fake.sent("tools/call")), 1)
+
+    def test_where_no_session_begins_nothing_is_said_to_run(self) -> None:
+        with bridge() as made:
+            made.fake.faults = {"no_session"}
+            made.runtime.outside = pro.Computer(made.settings)
+            said = made.refused(SENDING, message="x", thread_id="t-1")
+            self.assertNotIn("may be running", said)
+            self.assertFalse(made.fake.sent("tools/call"))
 
     def test_a_reading_tool_goes_on_in_a_new_session(self) -> None:
         with bridge() as made:
