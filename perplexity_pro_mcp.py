@@ -552,6 +552,12 @@ def one_line(text: str, limit: int) -> str:
     return cut(redacted(" ".join(without_hidden(text).split()), None), limit)
 
 
+def counted(number: int | None, noun: str) -> str:
+    """So many of something: "1 chat", "2 matches"."""
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{number} {noun}{'' if number == 1 else plural}"
+
+
 def fenced(text: str) -> str:
     """Mark text from the web as data: a random marker that the text inside cannot close."""
     import secrets
@@ -2876,7 +2882,8 @@ def spend_of(usage: Usage) -> Spend:
 
 def spend_text(spend: Spend, project: str | None, *facts: str) -> str:
     """The usage line under a result."""
-    tokens = "unknown tokens" if spend.total_tokens is None else f"{spend.total_tokens} tokens"
+    total = spend.total_tokens
+    tokens = "unknown tokens" if total is None else counted(total, "token")
     cost = "cost unknown"
     if spend.cost_usd is not None:
         cost = f"cost {spend.cost_usd} USD ({spend.cost_source})"
@@ -5339,7 +5346,7 @@ def outside_domains(urls: Iterable[str], domains: list[str] | None) -> list[str]
     if not strays:
         return []
     shown = one_line(", ".join(dict.fromkeys(strays)), 200)
-    return [f"{len(strays)} results are outside the domains asked for: {shown}."]
+    return [f"{counted(len(strays), 'result')} outside the domains asked for: {shown}."]
 
 
 # ---- Search
@@ -7791,11 +7798,6 @@ def again(name: str, args: Any, offset: int) -> str:
     return call_text(name, **{**given, "offset": offset})
 
 
-def counted(count: int | None, noun: str) -> str:
-    """A number of things, in the singular or plural."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def tabulated(rows: Sequence[Sequence[Json]]) -> str:
     """Rows of a small plain table."""
     return "\n".join(" | ".join("-" if cell is None else str(cell) for cell in row) for row in rows)
@@ -8424,7 +8426,7 @@ class ChatResult(NamedTuple):
         notes, name = warning_lines(self.warnings), f"chat {self.chat_id}"
         name += f" ({self.chat.title})" if self.chat else ""
         if self.action == "delete":
-            return f"{notes}Deleted {name} and its {self.messages_removed} messages."
+            return f"{notes}Deleted {name} and its {counted(self.messages_removed, 'message')}."
         if self.action == "list":
             head = ("id", "title", "messages", "created", "updated")
             table = tabulated([head, *(tuple(chat) for chat in self.chats or [])])
@@ -8905,7 +8907,7 @@ class JobsResult(NamedTuple):
                 for j in self.jobs or []
             ]
             table = tabulated([("id", "status", "depth", "started", "query"), *rows])
-            return f"{self.jobs_total} jobs in project {self.project}.\n{notes}{table}"
+            return f"{counted(self.jobs_total, 'job')} in project {self.project}.\n{notes}{table}"
         head = f"Job {self.job_id} in project {self.project}: {self.status}. {self.message or ''}"
         if self.progress:
             head += f" Searches {self.progress.searches}, fetches {self.progress.fetches}."
@@ -8957,7 +8959,7 @@ def end_text(job: JobRow) -> str:
         "lost": "The run is lost; its spend cannot be recorded",
     }
     text = ends.get(job.status, f"The run ended as {job.status}")
-    return f"{text}: {reason}." if reason and reason != "cancelled" else f"{text}."
+    return f"{text}: {reason.rstrip('.')}." if reason not in {"", "cancelled"} else f"{text}."
 
 
 def stored_sources(entries: Sequence[Mapping[str, Json]]) -> list[Source]:
@@ -9737,22 +9739,24 @@ class EmbedResult(NamedTuple):
 def _group_text(group: dict[str, Json]) -> str:
     """How many chunks a source has in a combination."""
     source, *combination, count = group.values()
-    return f"{source}: {count} chunks ({combination_text(Combination(*combination))})"
+    return f"{source}: {counted(count, 'chunk')} ({combination_text(Combination(*combination))})"
 
 
 def _embed_text(result: EmbedResult) -> str:
     """What was done or found; hits are fenced: what was stored once came from anywhere."""
     if result.action == "delete":
-        return f"Removed {result.removed} chunks."
+        return f"Removed {counted(result.removed, 'chunk')}."
     if result.action == "index":
         return (
-            f"Indexed {result.embedded_chunks} chunks of {result.embedded_items} items "
-            f"({result.skipped_items} skipped, {result.remaining} chunks remaining) "
-            f"in {result.requests} request(s)."
+            f"Indexed {counted(result.embedded_chunks, 'chunk')} of "
+            f"{counted(result.embedded_items, 'item')} ({result.skipped_items} skipped, "
+            f"{counted(result.remaining, 'chunk')} remaining) "
+            f"in {counted(result.requests, 'request')}."
         )
     if result.action == "status":
         lines = list(map(_group_text, result.groups or ())) or ["Nothing is indexed."]
-        left = f"{result.unindexed_chat} chat messages, {result.unindexed_job} jobs"
+        left = f"{counted(result.unindexed_chat, 'chat message')}, "
+        left += counted(result.unindexed_job, "job")
         return "\n".join([*lines, f"Not indexed: {left}."])
     lines = []
     for place, match in enumerate(result.hits or (), 1):
@@ -9762,7 +9766,8 @@ def _embed_text(result: EmbedResult) -> str:
         }.get(match.source, f'key "{one_line(match.key or "", MAX_KEY_CHARS)}"')
         text = one_line(match.text, HIT_TEXT_CHARS)
         lines.append(f"{place}. {match.score:.4f} {where}, chunk {match.chunk_index}: {text}")
-    return fenced("\n".join(lines)) if lines else f"No hits; {result.candidates} chunks compared."
+    none = f"No hits; {counted(result.candidates, 'chunk')} compared."
+    return fenced("\n".join(lines)) if lines else none
 
 
 # ---- embed: requests
@@ -10117,7 +10122,8 @@ class ModelsResult(NamedTuple):
         depths = ", ".join(f"{p['name']} ({p['model']})" for p in presets["presets"])
         age = f"{'Stale list, ' if self.stale else ''}{self.age_seconds:.0f} s old"
         return (
-            f"{self.models_total} models, {age}. Providers: {', '.join(self.providers)}.\n"
+            f"{counted(self.models_total, 'model')}, {age}. "
+            f"Providers: {', '.join(self.providers)}.\n"
             f"{without_hidden(tabulated(rows))}\n{warning_lines(self.warnings)}"
             f"Routing {self.routing['mode']}: {used}.\n"
             f"Depths (documentation of {presets['as_of']}): {depths}. {presets['note']}"
@@ -10212,8 +10218,9 @@ class ProjectsResult(NamedTuple):
         notes = warning_lines(self.warnings)
         if self.action == "delete":
             return (
-                f"{notes}Deleted project {self.project}: {self.rows_removed} rows removed, "
-                f"{self.rows_retained} spend records kept."
+                f"{notes}Deleted project {self.project}: "
+                f"{counted(self.rows_removed, 'row')} removed, "
+                f"{counted(self.rows_retained, 'spend record')} kept."
             )
         rows = [tuple(project.values()) for project in self.projects or []]
         head = ("project", "created", "USD a day", "a month", "a call")
@@ -10374,8 +10381,9 @@ class UsageResult(NamedTuple):
             for cap in self.caps
         )
         return (
-            f"Usage for {scope}{span}: {sums['calls']} call(s), {sums['errors']} error(s), "
-            f"{sums['total_tokens']} token(s), cost {sums['cost_usd']} USD "
+            f"Usage for {scope}{span}: {counted(sums['calls'], 'call')}, "
+            f"{counted(sums['errors'], 'error')}, {counted(sums['total_tokens'], 'token')}, "
+            f"cost {sums['cost_usd']} USD "
             f"({sums['cost_nano_usd']} nano-USD).\n{warning_lines(self.warnings)}"
             f"By {self.group_by}: {table}{caps}"
         )
@@ -10387,9 +10395,10 @@ def _usage_warnings(sums: Mapping[str, Json]) -> list[str]:
         return []
     parts = ["The cost is a lower bound: calls that failed or are on their way may be billed"]
     if sums["calls_cost_unknown"]:
-        parts.append(f"{sums['calls_cost_unknown']} call(s) have no known cost")
+        parts.append(f"the cost of {counted(sums['calls_cost_unknown'], 'call')} is not known")
     if sums["calls_cost_computed"]:
-        parts.append(f"{sums['calls_cost_computed']} cost(s) were computed from documented prices")
+        computed = counted(sums["calls_cost_computed"], "cost")
+        parts.append(f"{computed} computed from documented prices")
     return [f"{'; '.join(parts)}."]
 
 

@@ -1025,6 +1025,16 @@ class Typing(unittest.TestCase):
             self.assertTrue(all(row.count("\t") == 4 for row in models.out.splitlines()))
             self.assertIn("Routing standard", models.err)
 
+    def test_one_is_not_many(self) -> None:
+        with console() as here:
+            here.line("chat 'a first one'")
+            self.assertEqual(here.line("chat list").err, "1 chat in project default.\n")
+            self.assertEqual(here.line("chat 'a second'").status, 0)
+            self.assertEqual(here.line("chat list").err, "2 chats in project default.\n")
+            self.assertIn("0 jobs in project", here.line("jobs").err)
+            here.line("research q")
+            self.assertIn("1 job in project", here.line("jobs").err)
+
     def test_times_and_amounts_are_said_as_people_say_them(self) -> None:
         now = datetime.now(timezone.utc)
         for seconds, words in {

@@ -323,7 +323,7 @@ class Indexing(EmbedTest):
         )
         self.assertEqual(
             outcome.text,
-            "Indexed 5 chunks of 5 items (0 skipped, 0 chunks remaining) in 1 request(s).\n"
+            "Indexed 5 chunks of 5 items (0 skipped, 0 chunks remaining) in 1 request.\n"
             "Usage: 114 tokens, cost 0.000000456 USD (reported), project oven.",
         )
         self.assertEqual(
@@ -341,7 +341,7 @@ class Indexing(EmbedTest):
         outcome = self.outcome(action="index", source="text", items=items_of(*BAKING))
         self.assertEqual(
             outcome.text,
-            "Indexed 0 chunks of 0 items (5 skipped, 0 chunks remaining) in 0 request(s).",
+            "Indexed 0 chunks of 0 items (5 skipped, 0 chunks remaining) in 0 requests.",
         )
         found = outcome.structured
         self.assertEqual((found["requests"], found["latency_ms"]), (0, 0))

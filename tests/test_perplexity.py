@@ -853,7 +853,7 @@ class Domains(unittest.TestCase):
         urls = ["https://docs.Python.org/3", "https://evilpython.org/", "http://python.org:80/"]
         self.assertEqual(
             pro.outside_domains([*urls, *["https://a.example/"] * 2], ["python.org"]),
-            ["3 results are outside the domains asked for: evilpython.org, a.example."],
+            ["3 results outside the domains asked for: evilpython.org, a.example."],
         )
         self.assertEqual(pro.outside_domains(urls[::2], ["a.example", "python.org"]), [])
 
@@ -861,7 +861,7 @@ class Domains(unittest.TestCase):
         urls = ["https://old.reddit.com/r", "https://notreddit.com/"]
         self.assertEqual(
             pro.outside_domains(urls, ["-reddit.com", "-x.com"]),
-            ["1 results are outside the domains asked for: old.reddit.com."],
+            ["1 result outside the domains asked for: old.reddit.com."],
         )
 
     def test_without_domains_there_is_nothing_to_say(self) -> None:
@@ -870,7 +870,7 @@ class Domains(unittest.TestCase):
 
     def test_addresses_without_a_host_break_nothing(self) -> None:
         found = pro.outside_domains(["https://[", "x", "https://\u2100/"], ["python.org"])
-        self.assertTrue(found[0].startswith("3 results are outside"))
+        self.assertTrue(found[0].startswith("3 results outside"))
 
 
 class SearchReplies(unittest.TestCase):

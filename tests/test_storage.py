@@ -1244,7 +1244,7 @@ class Usage(WithFolder):
         nothing = self.tool("usage", until="2026-04-30")["totals"]
         self.assertEqual(set(nothing.values()), {0, "0"})
         text = pro.run_tool(self.call("usage"), days).text
-        self.assertIn("all projects from 2026-05-01 until 2026-05-02: 3 call(s)", text)
+        self.assertIn("all projects from 2026-05-01 until 2026-05-02: 3 calls", text)
 
     def test_a_project_is_matched_by_name_and_makes_none(self) -> None:
         self.assertEqual(self.calls(project="p"), 2)

@@ -249,7 +249,7 @@ class Searches(unittest.TestCase):
         with desk() as owner:
             owner.fake.script(SEARCH, Answer(200, {"id": "x", "results": [{"url": odd}]}))
             outcome = owner.run("search", query="x", domains=["python.org"])
-        self.assertIn("1 results are outside the domains", outcome.text)
+        self.assertIn("1 result outside the domains", outcome.text)
         self.assertTrue(" ".join(outcome.structured["warnings"]).isascii())
 
     def test_endings_and_paths_are_sent_and_what_lies_below_them_is_inside(self) -> None:
