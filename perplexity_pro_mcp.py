@@ -6458,7 +6458,8 @@ class PaidRequest:
         self.over = threading.Event()
         self.given_up = threading.Event()
         self.sent = False  # an attempt is on its way, and may be billed
-        self.kept = plan.background  # somebody knows of the job, so it stays
+        self.kept = plan.background  # the job stays, though its caller has the answer
+        self.promised = False  # a caller was sent away to the job, so there must be an end to it
         self.withdrawn = False  # its job was cancelled
         self.reply: ParsedReply | None = None
         self.error: BaseException | None = None
@@ -6478,7 +6479,7 @@ class PaidRequest:
     def leave(self, call: Call) -> None:
         """One caller waits no more; with the last one a request is given up, if not yet sent."""
         self.callers.discard(call)
-        if not self.callers:
+        if not (self.callers or self.promised):
             self.given_up.set()
 
     def pause(self, seconds: float) -> None:
@@ -6488,7 +6489,7 @@ class PaidRequest:
         if seconds:
             self.given_up.wait(seconds)
         with self.runtime.lock:
-            if not self.callers or self.runtime.is_ending:
+            if self.runtime.is_ending or not (self.callers or self.promised):
                 raise Cancelled
             self.sent = not seconds
 
@@ -6584,6 +6585,8 @@ class PaidRequest:
         if reply is None and isinstance(error, Cancelled):  # nothing was sent
             drop_event(db, event_id, self.started_at)
             settle_hold(db, hold_id, 0)
+            if self.promised:
+                return None, self._write_job(db, None)
             if self.job_id:
                 drop_job(db, self.job())
             return None, None
@@ -6642,7 +6645,8 @@ class PaidRequest:
             digest=self.digest if plan.unique else None,
         )
         if error is not None and (reply is None or reply.value is None):
-            text = error.message if isinstance(error, ToolError) else "Something went wrong here."
+            text = "It was not sent." if isinstance(error, Cancelled) else "Something went wrong."
+            text = error.message if isinstance(error, ToolError) else text
             return job._replace(status="failed", error_text=text, finished_at=now_text())
         if reply is None or plan.keep is None:
             return job
@@ -6673,7 +6677,7 @@ class PaidRequest:
         """Let the job go if nobody needs it: everybody who waited has the answer."""
         refused = isinstance(self.error, ToolError) and not self.error.sent
         failed_unsent = refused and not (self.reply and self.reply.value)
-        kept = self.kept and not (self.plan.background and failed_unsent)
+        kept = self.promised or (self.kept and not (self.plan.background and failed_unsent))
         if self.job_id and self._opened and not (self.callers or kept):
             self.kept, job = True, self.job()
             self.runtime.store.write_later(lambda db: drop_job(db, job))
@@ -6874,7 +6878,7 @@ def _part_reply(call: Call, request: PaidRequest) -> ParsedReply:
         request.leave(call)
         text = "It was not sent, the time was over."
         return ParsedReply(None, Usage(), error=ToolError("network_timeout", text))
-    request.kept = True
+    request.promised = True
     return ParsedReply(None, Usage(), late=True, job_id=request.job_id)
 
 
@@ -6902,7 +6906,7 @@ def handed_off(call: Call) -> Outcome | None:
         request = call.waits_for
         if request is None or request.over.is_set():
             return None
-        sent, request.kept = request.sent, request.kept or request.sent
+        sent = request.promised = request.sent
         call.cancel()
     waited = f"No answer yet after {call.settings.wait_s:.0f} s"
     if not sent:

@@ -115,6 +115,26 @@ class Waiting(unittest.TestCase):
         self.assertEqual(len(said), 2)
         self.assertIn("ValueError in line", said[0])
 
+    def test_a_refusal_that_passes_does_not_end_a_request_whose_caller_was_sent_to_its_job(
+        self,
+    ) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+            gate = threading.Event()
+            limited = Answer(429, NO, (("retry-after", "0"),), gate=gate)
+            owner.fake.script("POST /v1/agent", limited)
+            number = owner.ok("ask", query="late")["job_id"]
+            gate.set()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            self.assertIn("late", job(owner, number, "result")["answer"])
+            owner.fake.script("POST /v1/agent", limited._replace(gate=(gate := threading.Event())))
+            number = owner.ok("ask", query="later")["job_id"]
+            owner.runtime.stop_sending()
+            gate.set()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            seen = job(owner, number)
+            self.assertEqual(seen["status"], "failed")
+            self.assertIn("not sent", seen["message"])
+
     def test_what_cannot_be_brought_home_is_said_in_its_job_at_once(self) -> None:
         with desk(PERPLEXITY_WAIT_SECONDS="0.3", PERPLEXITY_BUDGET_DAILY_USD="1") as owner:
             number, gate = self.late(owner)
