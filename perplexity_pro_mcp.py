@@ -1591,7 +1591,8 @@ def _read_number(field: Field, value: Json) -> Json:
     )
     if fits:
         return int(number) if whole_only else float(number)
-    bounds = span_text(field.arg)
+    beyond = isinstance(number, int) and abs(number) > LARGEST
+    bounds = f"at most {LARGEST}" if beyond and high is None else span_text(field.arg)
     link = " of " if bounds.startswith("at") else " from "
     noun = f"a {'whole ' if whole_only else ''}number{link if bounds else ''}{bounds}"
     raise ValueError(f"must be {noun}, not {_quoted(value)}")
@@ -8796,7 +8797,7 @@ def _started(call: Call, args: ResearchArgs, project: str, job: JobRow) -> Resea
     result = ResearchResult(
         job_id=job.id,
         status=job.status,
-        message=_next_step(job, project),
+        message=_next_step(job, project, call.settings.wait_s),
         response_id=shown_id(job),
         depth=args.depth,
         project=project,
@@ -8815,12 +8816,14 @@ def shown_id(job: JobRow) -> str | None:
     return None if job.response_id.startswith(PENDING) else job.response_id
 
 
-def _next_step(job: JobRow, project: str) -> str:
+def _next_step(job: JobRow, project: str, wait_s: float) -> str:
     """What to do next with a job."""
     if job.status in TERMINAL_STATUSES:
         return end_text(job)
-    call = call_text("jobs", action="result", job_id=job.id, project=project)
-    return f"The run goes on in the background. Read its report with {call}"
+    where = {"action": "result", "job_id": job.id, "project": project}
+    call = call_text("jobs", **where, wait_seconds=int(wait_s))
+    usual = "usually 1 to 2 minutes" if job.depth == "medium" else "several minutes"
+    return f"The run goes on in the background, {usual}. Read its report with {call}"
 
 
 # ---- jobs
@@ -8900,18 +8903,12 @@ class JobsResult(NamedTuple):
         """The report, the state of a job, or a table of jobs."""
         notes = warning_lines(self.warnings)
         if self.action == "list":
-            rows = [
-                (
-                    j.job_id,
-                    j.status,
-                    j.depth or j.model,
-                    j.started_at,
-                    one_line(j.query_excerpt, 60),
-                )
-                for j in self.jobs or []
-            ]
-            table = tabulated([("id", "status", "depth", "started", "query"), *rows])
-            return f"{counted(self.jobs_total, 'job')} in project {self.project}.\n{notes}{table}"
+            rows: list[Sequence[Json]] = [("id", "status", "depth", "started", "finished", "query")]
+            for j in self.jobs or []:
+                ran = (j.depth or j.model, j.started_at, j.finished_at)
+                rows.append((j.job_id, j.status, *ran, j.query_excerpt))
+            listed = f"{counted(self.jobs_total, 'job')} in project {self.project}"
+            return f"{listed}.\n{notes}{without_hidden(tabulated(rows))}"
         head = f"Job {self.job_id} in project {self.project}: {self.status}. {self.message or ''}"
         if self.progress:
             head += f" Searches {self.progress.searches}, fetches {self.progress.fetches}."
@@ -9424,7 +9421,8 @@ class DecideResult(NamedTuple):
         total = None if tokens is None else tokens + (self.output_tokens or 0)
         spend = Spend(tokens, self.output_tokens, total, self.cost_usd, source)
         lines = decisions_text(self.answers) or "No answers."
-        return f"{lines}\n{warning_lines(self.warnings)}{spend_text(spend, self.project)}"
+        usage = spend_text(spend, self.project, f"model {self.model}", f"{self.latency_ms} ms")
+        return f"{lines}\n{warning_lines(self.warnings)}{usage}"
 
 
 def _pictures(settings: Settings, given: Sequence[str], room: int) -> tuple[int, list[str]]:

@@ -688,13 +688,14 @@ class Replies(unittest.TestCase):
             owner.fake.always(ROUTE, Answer(200, TICKET_REPLY))
             text = owner.run("decide", **TICKET).text
         self.assertEqual(
-            text.splitlines(),
+            re.sub(r"\d+ ms", "1 ms", text).splitlines(),
             [
                 "urgent: 0.927 probability of yes",
                 "area: export; confidence 1.000; probabilities: export 1.000, b 0.000, auth 0.000",
                 "severity: 2.40 on 0\u20133 (minor \u2026 critical); confidence 0.572; "
                 "probabilities: 2 major 0.574, 3 critical 0.413, 1 moderate 0.012, 0 minor 0.001",
-                "Usage: 349 tokens, cost 0.00000692 USD (computed), project default.",
+                "Usage: 349 tokens, cost 0.00000692 USD (computed), model pplx-decider-v1.1-27b, "
+                "1 ms, project default.",
             ],
         )
 

@@ -239,7 +239,7 @@ class Refusing(Refusals):
         for value in each(float("nan"), float("inf"), -1e999, 10**400, "1e999", "-1e999"):
             self.assert_refused("must be a whole number from 1 to 50, not ", limit=value)
             self.assert_refused("must be a number from -1 to 1, not ", score=value)
-            self.assert_refused("must be a number, not ", anywhere=value)
+            self.assert_refused("must be a number", anywhere=value)
             self.assert_refused("must be a whole number of at least 1, not ", number=value)
         self.assert_refused("must be a whole number of at least 1, not 0", number=0)
         self.assert_refused("must be a whole number of at least 1, not 92233720", number=2**63)

@@ -122,6 +122,33 @@ class Answers(unittest.TestCase):
             result = owner.ok("jobs", action="result", job_id=number)
         self.assertIn("without an answer", " ".join(result["warnings"]))
 
+    def test_many_sources_of_a_run_without_an_answer_are_paged_in_both_forms(self) -> None:
+        pages = [f"https://e.example/{n}/{'x' * 200}" for n in range(240)]
+        ended = {"status": "cancelled", "error": {"code": "cancelled", "message": "cancelled"}}
+        with desk() as owner:
+            job = owner.ok("research", query="q")
+            more = {**ended, "id": job["response_id"]}
+            owner.fake.always("GET /v1/agent/{id}", run(found(*pages), **more))
+            offset, urls = 0, set[str]()
+            while offset is not None:
+                outcome = owner.run("jobs", action="result", job_id=job["job_id"], offset=offset)
+                self.assertLessEqual(len(pro.json_text(outcome.structured)), 25_000)
+                self.assertIn("https://e.example/", outcome.text)
+                urls |= {source["url"] for source in outcome.structured["sources"]}
+                offset = outcome.structured["next_offset"]
+        self.assertEqual(urls, set(pages))
+
+    def test_numbers_beyond_what_can_be_held_are_told_the_bound_they_pass(self) -> None:
+        with desk() as owner:
+            text = owner.refused("chat", action="read", chat_id=2**63)
+        self.assertIn(f"at most {2**63 - 1}", text)
+
+    def test_a_run_under_way_names_its_usual_time_and_the_call_that_waits(self) -> None:
+        with desk() as owner:
+            text = owner.run("research", query="q").text
+        self.assertIn("usually 1 to 2 minutes", text)
+        self.assertRegex(text, r'perplexity_jobs \{"action":"result".*"wait_seconds":\d\d\}')
+
     def test_an_error_in_a_good_reply_is_told_in_its_own_words(self) -> None:
         limited = Answer(200, {"error": {"message": "Upstream is rate limited", "code": 429}})
         calls: list[tuple[str, str, dict[str, Json]]] = [
