@@ -1339,7 +1339,8 @@ _ON_A_TERMINAL = {"boolean": "switch", "string": "text", "object": "json", "arra
 TOOLS: dict[str, Tool] = {}
 # Gemini CLI adds the first to every tool; the second is an agreement, which any call may carry.
 IGNORED_ARGUMENTS = frozenset({"wait_for_previous", "confirm"})
-RENAMED = {"fresh": "again"}  # names of arguments that are still taken
+# Names of arguments that are taken as well.
+RENAMED = {"fresh": "again", "timeout": "timeout_ms", "timeoutMs": "timeout_ms"}
 _NOTHING = frozenset({"null", "none", "undefined"})  # what form builders leave in a blank field
 
 
@@ -13682,7 +13683,7 @@ def _sorted_out(
 ) -> tuple[list[str], dict[str, tuple[str, list[str]]]]:
     """The words that stand without a flag; for each argument its flag as typed, and its values."""
     known = {flag: field for field in fields for flag in flags_of(field)}
-    older = {f"--{old}": known.get(f"--{new}") for old, new in RENAMED.items()}
+    older = {f"--{old}": known.get(f"--{new.replace('_', '-')}") for old, new in RENAMED.items()}
     known = {**{flag: field for flag, field in older.items() if field}, **known}
     rest, places = list(words), list[str]()
     typed: dict[str, tuple[str, list[str]]] = {}

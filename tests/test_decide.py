@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from fake_perplexity import RATE_LIMITED, Answer, html_error
-from support import WAIT_S, Background, Desk, desk, pro
+from fake_perplexity import RATE_LIMITED, Answer, FakePerplexity, html_error
+from support import WAIT_S, Background, Console, Desk, desk, pro
 
 ROUTE = "POST /v1/decisions"
 YES: dict[str, Any] = {"ok": {"type": "noul", "instructions": "Is it fine?"}}
@@ -533,6 +533,10 @@ class Arguments(unittest.TestCase):
             self.assertLess(time.monotonic() - began, 5)
         self.assertIn("[network_timeout]", text)
         self.assertIn("timeout_ms: must be", self.refusal(timeout_ms=0))
+        with FakePerplexity() as fake, tempfile.TemporaryDirectory() as folder:
+            fake.hold(ROUTE)
+            words = ("decide", "x", "--questions", json.dumps(YES), "--timeout", "300")
+            self.assertEqual(Console(fake, folder).run(*words).status, 6)  # a network error
 
     def test_a_model_is_any_id_but_an_id(self) -> None:
         self.assertIn("model: must be a model id", self.refusal(model="a b"))
@@ -1115,7 +1119,7 @@ class Parts(unittest.TestCase):
         self.assertEqual(told[0], "0 of 3 requests are answered")
 
     def test_a_late_answer_is_handed_off_as_a_job(self) -> None:
-        with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+        with desk(PERPLEXITY_WAIT_SECONDS="1.5") as owner:
             gate = owner.fake.hold(ROUTE)
             outcome = owner.run("decide", **TICKET)
             job_id = outcome.structured["job_id"]
