@@ -7091,6 +7091,8 @@ class Runtime(Process):
     def close(self, until: float = 0.0) -> None:
         """As a process, after the last look at a run."""
         self.closing.set()
+        if self.outside:
+            self.outside.close()
         super().close(until)
 
     def upkeep_due_s(self) -> float:
@@ -11045,7 +11047,8 @@ class Server:
         self._wire = wire
         self._calls = CallRegistry(runtime, wire, self._answer_of)
         self._elicitation = Elicitation(self._calls, wire)
-        self._outside: dict[str, Tool] = runtime.outside.tools() if runtime.outside else {}
+        other = runtime.outside
+        self._outside: dict[str, Tool] = other.tools(fetch=False) if other else {}
         self._tools = offered_tools(runtime.settings, self._outside)
         self._lists: dict[str, str] = {}  # by version
         self._listening: dict[str, str | int] = {}  # ids of requests that wait for a new list
@@ -11134,7 +11137,7 @@ class Server:
                 reply(request.answer(result))
             if message["method"] == "initialize":
                 with contextlib.suppress(Exception):  # it is asked for next, and fails then
-                    self._list(request._replace(version=self._version or "", params={}))
+                    self._list(request._replace(version=self._version or "", params={}), early=True)
         except RpcError as error:
             reply(_error_frame(number, error))
         except Exception as error:  # noqa: BLE001 - without its reader the whole session is lost
@@ -11215,12 +11218,13 @@ class Server:
             }
         )
 
-    def _list(self, request: RpcRequest) -> str:
+    def _list(self, request: RpcRequest, *, early: bool = False) -> str:
         """All tools on one page, since several clients read no second one; made once a version."""
         version = request.version
         if request.params.get("cursor") is not None:
             raise RpcError(-32602, "Unknown cursor: the list has one page.")
-        self._look_outside()
+        if not early:  # nothing is asked of another server before somebody wants the list
+            self._look_outside()
         if version not in self._lists:
             settings = self._runtime.settings
             tools = [_listed(declared, version, settings) for declared in self._tools.values()]
@@ -11815,7 +11819,7 @@ class Computer:
         self._ids = iter(range(1, sys.maxsize))
         self._sessions: dict[bool, dict[str, str]] = {}  # their headers, by whether it may ask
         self._stamp: tuple[int, ...] | None = None
-        self._listed_at, self._tools, self._fetching = 0.0, dict[str, Tool](), False
+        self._listed_at, self._tools, self.is_fetching = 0.0, dict[str, Tool](), False
 
     def close(self) -> None:
         """End the sessions, if that takes no time."""
@@ -11939,7 +11943,7 @@ class Computer:
             reply = {"result": elicit(form) if form and elicit and asks else {"action": "cancel"}}
         self._tell(way, id=message["id"], **reply)
 
-    def tools(self) -> dict[str, Tool]:
+    def tools(self, *, fetch: bool = True) -> dict[str, Tool]:
         """The remote's tools, as they were listed last; none where nobody is signed in."""
         stamp = stamp_of(*(own_path(self.settings, name) for name in (_SIGN_IN, _LIST)))
         if self.settings.computer and stamp != self._stamp:
@@ -11953,8 +11957,9 @@ class Computer:
             # The same object while they are the same: that is how a change is noticed.
             if [tool.entry for tool in found.values()] != [t.entry for t in self._tools.values()]:
                 self._tools = found
-        if self._tools and time.time() - self._listed_at > _LIST_LIFE_S and not self._fetching:
-            self._fetching = True
+        is_old = self._tools and time.time() - self._listed_at > _LIST_LIFE_S
+        if fetch and is_old and not self.is_fetching:
+            self.is_fetching = True
             threading.Thread(target=self._fetch_again, name="computer", daemon=True).start()
         return self._tools
 
@@ -11983,7 +11988,7 @@ class Computer:
     def _fetch_again(self) -> None:
         with contextlib.suppress(ToolError):
             self.fetch_list()
-        self._listed_at, self._fetching = time.time(), False
+        self._listed_at, self.is_fetching = time.time(), False
 
     def _forward(self, call: Call, name: str, arguments: dict[str, Json]) -> "RemoteResult":
         """Pass a call on as a request that costs no dollars; a late result becomes a job."""

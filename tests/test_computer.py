@@ -607,6 +607,29 @@ class Serving(unittest.TestCase):
             [listed] = [m["result"] for m in said if m.get("id") == 1]
             self.assertEqual(listed["cacheScope"], "private")
 
+    def test_an_old_list_is_not_fetched_before_somebody_asks_for_it(self) -> None:
+        with bridge() as made:
+            listed = json.loads((made.data / "computer-tools.json").read_text("utf-8"))
+            listed["fetched_at"] -= 3700
+            (made.data / "computer-tools.json").write_text(json.dumps(listed), "utf-8")
+            count = len(made.fake.seen)
+            session = self.session(made)
+            session.ask(request(1, "ping"))
+            self.assertFalse(session.runtime.outside.is_fetching)
+            self.assertEqual(len(made.fake.seen), count)
+            self.assertIn(SENDING, self.names(session))
+            made.fake.wait_for("tools/list", count=3)
+
+    def test_the_session_is_ended_with_the_process(self) -> None:
+        with bridge() as made:
+            session = self.session(made)
+            session.send(self.call(1, SENDING, message="x"))
+            session.receive()
+            before = len([s for s in made.fake.seen if s.method == "DELETE"])
+            session.end()
+            after = [s for s in made.fake.seen if s.method == "DELETE"]
+            self.assertEqual(len(after), before + 1)
+
     def test_the_tools_that_settings_choose_are_offered(self) -> None:
         with bridge() as made:
             for words, there, absent in (
