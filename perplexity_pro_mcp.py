@@ -191,7 +191,6 @@ MAX_UNREAD_BYTES = 16 * 1024 * 1024  # of answers; no further line is read while
 MAX_WORKERS = 64  # tool calls running at once, those included whose answer nobody waits for
 MAX_QUEUED = 512  # tool calls waiting for a worker before further ones are refused
 EXIT_GRACE_S = 10.0  # after end of input, for paid answers on their way
-SIGNAL_GRACE_S = 1.0
 PROGRESS_EVERY_S = 1.0
 HEARTBEAT_S = 10.0
 LIST_TTL_MS = 3_600_000
@@ -10907,13 +10906,6 @@ class CallRegistry:
 # ---- Questions to the user
 
 
-def _form(question: str) -> dict[str, Json]:
-    """A form with a question that yes or no answers."""
-    agree = {"type": "boolean", "title": "Go ahead"}
-    schema = {"type": "object", "properties": {"agree": agree}, "required": ["agree"]}
-    return {"message": without_hidden(question), "requestedSchema": schema}
-
-
 def _said(answer: Json) -> bool | None:
     """A clear yes or no; None for everything else, such as a form that was only closed."""
     given = answer if isinstance(answer, dict) else {}
@@ -10953,7 +10945,10 @@ class Elicitation:
         digest = _call_digest(running.request)
         if self._declined.get(digest, 0.0) > time.monotonic():
             return False
-        said = _said(self.put(running, _form(question), min(_ASK_S, running.settings.wait_s)))
+        agree = {"type": "boolean", "title": "Go ahead"}
+        schema = {"type": "object", "properties": {"agree": agree}, "required": ["agree"]}
+        form = {"message": without_hidden(question), "requestedSchema": schema}
+        said = _said(self.put(running, form, min(_ASK_S, running.settings.wait_s)))
         if said is False:
             self._declined[digest] = time.monotonic() + ANSWER_LIFE_S
         return said
@@ -11332,7 +11327,7 @@ class Ending:
         self.hurried_at = _NEVER  # by a signal, or since nobody reads
         self._wait_s = wait_s
         self._signals: set[int] = set()
-        self._pipe = os.pipe()
+        self.pipe = os.pipe()
 
     def end(self, *, hurried: bool) -> None:
         """The input has ended; or nobody waits for more than what is paid for already."""
@@ -11342,7 +11337,7 @@ class Ending:
         else:
             self.answered_until = time.monotonic() + self._wait_s
         if is_first:
-            os.write(self._pipe[1], b"!")
+            os.write(self.pipe[1], b"!")
 
     def is_hurried(self, wire: Wire) -> bool:
         """Whether there is no more time for anything but what is paid for."""
@@ -11358,8 +11353,8 @@ class Ending:
         import signal
 
         with contextlib.suppress(AttributeError):  # Windows may not know the word
-            os.set_blocking(self._pipe[1], False)
-        signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+            os.set_blocking(self.pipe[1], False)
+        signal.set_wakeup_fd(self.pipe[1], warn_on_full_buffer=False)
         for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):
             number = getattr(signal, name, None)
             # A SIGHUP that was ignored from the start was ignored on purpose, by nohup.
@@ -11369,16 +11364,12 @@ class Ending:
     def wait(self, last: Callable[[], threading.Thread]) -> None:
         """Wait until the session ends, and then no longer than it may take for its last things."""
         while min(self.answered_until, self.hurried_at) == _NEVER:
-            os.read(self._pipe[0], 1)
+            os.read(self.pipe[0], 1)
         thread = last()
         while thread.is_alive():
             if time.monotonic() >= EXIT_GRACE_S + min(self.answered_until, self.hurried_at):
                 return
             thread.join(_LOOK_S)
-
-    def close(self) -> None:
-        for descriptor in self._pipe:
-            os.close(descriptor)
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if number in self._signals:
@@ -11434,7 +11425,8 @@ def serve(runtime: Runtime, descriptor_in: int = 0, descriptor_out: int = 1) -> 
     _start("reader", server.read, descriptor_in, ending)
     ending.wait(lambda: _start("last", server.close, ending))
     if not owns_process:  # and so no signal can come any more
-        ending.close()
+        for descriptor in ending.pipe:
+            os.close(descriptor)
     return 0
 
 
