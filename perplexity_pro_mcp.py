@@ -8145,8 +8145,6 @@ def planned(
 
 
 class AskArgs(NamedTuple):
-    """Arguments of perplexity_ask."""
-
     query: Query
     depth: Depth = None
     tier: Tier = None
@@ -8170,8 +8168,6 @@ class AskArgs(NamedTuple):
 
 
 class AskResult(NamedTuple):
-    """Result of perplexity_ask."""
-
     answer: Annotated[str, "The answer; markers such as [1] are unchanged"]
     answer_json: Annotated[Json, "The parsed answer when json_schema was given, else null"]
     warnings: Annotated[list[str], "Things worth knowing about this result"]
@@ -8192,7 +8188,6 @@ class AskResult(NamedTuple):
     untrusted: Json = UNTRUSTED
 
     def text(self) -> str:
-        """The answer and its sources, fenced, then warnings, what ran, and one usage line."""
         return run_text(self)
 
 
@@ -8285,7 +8280,6 @@ def run_warnings(run: Run, args: Any) -> list[str]:
     ),
 )
 def do_ask(call: Call, args: AskArgs) -> AskResult:
-    """Answer one question."""
     project = args.project
 
     def plan_of(routing: Routing) -> RequestPlan:
@@ -8360,8 +8354,6 @@ def fitted_paid(call: Call, reply: ParsedReply, result: R, part: str) -> R:
 
 
 class ChatArgs(NamedTuple):
-    """Arguments of perplexity_chat."""
-
     action: Annotated[Literal["send", "list", "read", "delete"], Arg("What to do", positional=True)]
     message: Annotated[
         str | None, Arg("send: the message", high=MAX_QUERY_CHARS, positional=True)
@@ -8397,8 +8389,6 @@ class ChatArgs(NamedTuple):
 
 
 class ChatResult(NamedTuple):
-    """Result of perplexity_chat."""
-
     action: Annotated[str, "The action that ran"]
     answer: Annotated[str | None, "send: the answer"] = None
     warnings: Annotated[list[str], "Things worth knowing about this result"] = []  # noqa: RUF012
@@ -8429,7 +8419,6 @@ class ChatResult(NamedTuple):
     untrusted: Json = UNTRUSTED
 
     def text(self) -> str:
-        """The action's result in words."""
         notes, name = warning_lines(self.warnings), f"chat {self.chat_id}"
         name += f" ({self.chat.title})" if self.chat else ""
         if self.action == "delete":
@@ -8484,7 +8473,6 @@ class _Thread(NamedTuple):
     },
 )
 def do_chat(call: Call, args: ChatArgs) -> ChatResult:
-    """Send, list, read or delete."""
     elsewhere = {"action", "chat_id", "limit", "before_id", "offset", "confirm", "project"}
     for name, usual in args._field_defaults.items():
         if args.action != "send" and name not in elsewhere and getattr(args, name) != usual:
@@ -8669,8 +8657,6 @@ def _delete_chat(call: Call, args: ChatArgs, project: str) -> ChatResult:
 
 
 class ResearchArgs(NamedTuple):
-    """Arguments of perplexity_research."""
-
     query: Query
     depth: Annotated[
         str, Arg("medium, high, xhigh, wide-research, or a newer preset; deeper is dearer", high=60)
@@ -8691,8 +8677,6 @@ class ResearchArgs(NamedTuple):
 
 
 class ResearchResult(NamedTuple):
-    """Result of perplexity_research."""
-
     job_id: Annotated[int | None, "The job, for perplexity_jobs"]
     status: Annotated[str, "queued, in_progress or an end"]
     message: Annotated[str, "What to do next"]
@@ -8710,7 +8694,6 @@ class ResearchResult(NamedTuple):
     untrusted: Json = UNTRUSTED
 
     def text(self) -> str:
-        """The report if it is there, else the job and how to read it."""
         notes = warning_lines(self.warnings)
         head = f"Job {self.job_id} ({self.depth}) in project {self.project}: {self.status}."
         if self.answer is None or self.usage is None:
@@ -8761,7 +8744,6 @@ def _research_warnings(args: ResearchArgs, is_filtered: bool) -> list[str]:
     examples=({"query": "Compare pricing of three vector databases", "depth": "medium"},),
 )
 def do_research(call: Call, args: ResearchArgs) -> ResearchResult:
-    """Start a run."""
     project = checked_project(args.project)
     if args.depth in {"fast", "low"}:
         raise invalid(
@@ -8832,8 +8814,6 @@ def _next_step(job: JobRow, project: str, wait_s: float) -> str:
 
 
 class JobsArgs(NamedTuple):
-    """Arguments of perplexity_jobs."""
-
     action: Annotated[
         Literal["list", "status", "result", "cancel"], Arg("What to do", positional=True)
     ]
@@ -8872,8 +8852,6 @@ class Progress(NamedTuple):
 
 
 class JobsResult(NamedTuple):
-    """Result of perplexity_jobs."""
-
     action: Annotated[str, "The action that ran"]
     answer: Annotated[str | None, "result: the text, from offset on"] = None
     results: Annotated[list[Hit] | None, "result: pages of a search, from offset on"] = None
@@ -8902,7 +8880,6 @@ class JobsResult(NamedTuple):
     untrusted: Json = UNTRUSTED
 
     def text(self) -> str:
-        """The report, the state of a job, or a table of jobs."""
         notes = warning_lines(self.warnings)
         if self.action == "list":
             rows: list[Sequence[Json]] = [("id", "status", "depth", "started", "finished", "query")]
@@ -9053,7 +9030,6 @@ def _record(kind: Any, entry: Json) -> Any:
     ),
 )
 def do_jobs(call: Call, args: JobsArgs) -> JobsResult:
-    """List, look at, read or cancel jobs."""
     project = checked_project(args.project)
     if args.action == "list":
         return _list_jobs(call, args, project)
@@ -9216,8 +9192,6 @@ def _looked_at(call: Call, job: JobRow, project: str) -> str:
 
 
 class SearchArgs(NamedTuple):
-    """Arguments of perplexity_search."""
-
     query: Annotated[
         str | list[str],
         Arg(
@@ -9259,8 +9233,6 @@ class SearchArgs(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """Result of perplexity_search."""
-
     results: Annotated[list[Hit], "Ranked pages: title, url, snippet, date, last_updated"]
     warnings: Annotated[list[str], "Things worth knowing about this result"]
     count: Annotated[int, "Results kept"]  # type: ignore[assignment]  # what it is called
@@ -9275,7 +9247,6 @@ class SearchResult(NamedTuple):
     untrusted: Json = UNTRUSTED
 
     def text(self) -> str:
-        """The results, fenced, then warnings and one usage line."""
         if self.job_id is not None and not self.results:
             return "\n".join(self.warnings)
         cost = "cost unknown" if self.cost_usd is None else f"cost {self.cost_usd} USD"
@@ -9340,7 +9311,6 @@ def _search_plan(args: SearchArgs) -> RequestPlan:
     ),
 )
 def do_search(call: Call, args: SearchArgs) -> SearchResult:
-    """Search the web."""
     project = args.project
     note_new_project(call, project)
     plan = _search_plan(args)
@@ -9365,8 +9335,6 @@ def do_search(call: Call, args: SearchArgs) -> SearchResult:
 
 
 class DecideArgs(NamedTuple):
-    """Arguments of perplexity_decide."""
-
     state: Annotated[
         Json, Arg('What to judge: text or JSON text; "" with images alone', positional=True)
     ]
@@ -9397,8 +9365,6 @@ class DecideArgs(NamedTuple):
 
 
 class DecideResult(NamedTuple):
-    """Result of perplexity_decide."""
-
     answers: Annotated[
         dict[str, Decision],
         "By question: type, noul (probability of yes), choice, confidence, probabilities, score "
@@ -9416,7 +9382,6 @@ class DecideResult(NamedTuple):
     media_bytes: Annotated[int | None, "Size of the images as each request carries them"] = None
 
     def text(self) -> str:
-        """One line for each question, warnings, one usage line."""
         if self.job_id is not None and not self.answers:
             return "\n".join(self.warnings)
         tokens, source = self.input_tokens, typing.cast("CostSource", self.cost_source)
@@ -9610,7 +9575,6 @@ def _cost_warnings(replies: Sequence[ParsedReply], asked: str) -> list[str]:
     ),
 )
 def do_decide(call: Call, args: DecideArgs) -> DecideResult:
-    """Answer typed questions about a state."""
     parts, media_bytes = _decide_parts(call.settings, args)
     asked, began = parts[0].plan.model or "", time.monotonic()
     replies = paid_posts(call, [part.plan for part in parts], args.project, MAX_PARALLEL_PARTS)
@@ -9652,8 +9616,6 @@ _BATCH_MARGIN_S = 1.0  # what must be left of a call's time to send another batc
 
 
 class EmbedArgs(NamedTuple):
-    """Arguments of perplexity_embed."""
-
     action: Annotated[
         Literal["index", "search", "status", "delete"], Arg("Action", positional=True)
     ]
@@ -9728,7 +9690,6 @@ class EmbedResult(NamedTuple):
     untrusted: Json = UNTRUSTED
 
     def text(self) -> str:
-        """What was done or found, hits fenced, then warnings and one usage line."""
         said = f"{_embed_text(self)}\n{warning_lines(self.warnings)}"
         if not self.requests:
             return said.rstrip("\n")
@@ -10078,7 +10039,6 @@ def _delete_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
     needs={"index": ("source",), "search": ("query",)},
 )
 def do_embed(call: Call, args: EmbedArgs) -> EmbedResult:
-    """Index, search, count or delete vectors."""
     if args.items and (args.action != "index" or args.source != "text"):
         raise invalid("items", "go with action index and source text only.")
     actions = {
@@ -10094,16 +10054,12 @@ def do_embed(call: Call, args: EmbedArgs) -> EmbedResult:
 
 
 class ModelsArgs(NamedTuple):
-    """Arguments of perplexity_models."""
-
     provider: Annotated[str | None, Arg("Only this provider, such as anthropic", high=100)] = None
     refresh: Annotated[bool, Arg("Fetch the list now instead of using the cached one")] = False
     offset: Offset = 0
 
 
 class ModelsResult(NamedTuple):
-    """Result of perplexity_models."""
-
     models: Annotated[list[Model], "id, provider and prices in USD per million tokens"]
     providers: Annotated[list[str], "Every provider of the live list"]
     stale: Annotated[bool, "An older cached list, because the API did not answer"]
@@ -10115,7 +10071,6 @@ class ModelsResult(NamedTuple):
     untrusted: Json = UNTRUSTED
 
     def text(self) -> str:
-        """A table of models, the routing and the presets."""
         rows = [("USD per million tokens", "input", "output", "cache read", "cache write")]
         rows += [(model.id, *model.pricing[:4]) for model in self.models]  # type: ignore[misc]
         used = "; ".join(
@@ -10153,7 +10108,6 @@ _PRESETS = {
     examples=({"provider": "anthropic"},),
 )
 def do_models(call: Call, args: ModelsArgs) -> ModelsResult:
-    """List models."""
     listed, age, stale = catalog_of(call, refresh=args.refresh)
     provider, known = (args.provider or "").strip().lower(), {model.id for model in listed}
     found = [m for m in listed if not provider or m.provider.lower() == provider]
@@ -10185,8 +10139,6 @@ def do_models(call: Call, args: ModelsArgs) -> ModelsResult:
 
 
 class ProjectsArgs(NamedTuple):
-    """Arguments of perplexity_projects."""
-
     action: Annotated[Literal["list", "delete", "budget"], Arg("What to do", positional=True)]
     project: Annotated[
         str | None,
@@ -10204,8 +10156,6 @@ class ProjectsArgs(NamedTuple):
 
 
 class ProjectsResult(NamedTuple):
-    """Result of perplexity_projects."""
-
     action: Annotated[str, "The action that ran"]
     projects: Annotated[
         list[dict[str, Json]] | None, "list: projects with their caps; budget: the one"
@@ -10218,7 +10168,6 @@ class ProjectsResult(NamedTuple):
     projects_total: Annotated[int | None, "list: all projects"] = None
 
     def text(self) -> str:
-        """A list of projects with their caps, or what a deletion removed."""
         notes = warning_lines(self.warnings)
         if self.action == "delete":
             return (
@@ -10324,7 +10273,6 @@ def _budget(call: Call, args: ProjectsArgs, name: str) -> ProjectsResult:
     needs={"delete": ("project",), "budget": ("project",)},
 )
 def do_projects(call: Call, args: ProjectsArgs) -> ProjectsResult:
-    """List, delete or cap projects."""
     if args.action == "delete":
         return _delete(call, args.project or "")
     if args.action == "budget":
@@ -10343,8 +10291,6 @@ Grouping = Literal["tool", "api", "model", "project", "day"]
 
 
 class UsageArgs(NamedTuple):
-    """Arguments of perplexity_usage."""
-
     project: Annotated[
         str | None, Arg("Only this project, deleted ones too", literal=True, check=checked_project)
     ] = None
@@ -10356,8 +10302,6 @@ class UsageArgs(NamedTuple):
 
 
 class UsageResult(NamedTuple):
-    """Result of perplexity_usage."""
-
     totals: Annotated[dict[str, Json], "Sums over every matching call"]
     group_by: Annotated[str, "The grouping"]
     groups: Annotated[list[dict[str, Json]], "The same by group, dearest first; days in order"]
@@ -10371,7 +10315,6 @@ class UsageResult(NamedTuple):
     caps: Annotated[list[dict[str, Json]], "Spend caps: spent, reserved and left"] = []  # noqa: RUF012
 
     def text(self) -> str:
-        """Totals in a sentence, what they do not cover, and a table of groups."""
         sums = self.totals
         scope = f"project {self.project}" if self.project else "all projects"
         span = f" from {self.since}" if self.since else ""
@@ -10431,7 +10374,6 @@ def _cap_info(state: CapState) -> dict[str, Json]:
     examples=({"group_by": "day", "since": "2026-11-01"}, {"project": "default"}),
 )
 def do_usage(call: Call, args: UsageArgs) -> UsageResult:
-    """Report spending."""
     project = args.project
     checked_span(args, "since", "until")
     if args.until == "9999-12-31":
@@ -10478,8 +10420,6 @@ def do_usage(call: Call, args: UsageArgs) -> UsageResult:
 
 
 class HelpArgs(NamedTuple):
-    """Arguments of perplexity_help."""
-
     action: Annotated[
         Literal["index", "tool", "topic"], Arg("What to explain", positional=True)
     ] = "index"
@@ -10487,8 +10427,6 @@ class HelpArgs(NamedTuple):
 
 
 class HelpResult(NamedTuple):
-    """Result of perplexity_help."""
-
     action: Annotated[str, "The action that ran"]
     name: Annotated[str | None, "The tool or topic"]
     page: Annotated[str, "The page"]
@@ -10499,7 +10437,6 @@ class HelpResult(NamedTuple):
         return {**dict(zip(self._fields, self)), "text": self.page}
 
     def text(self) -> str:
-        """The page."""
         return self.page
 
 
@@ -10514,7 +10451,6 @@ class HelpResult(NamedTuple):
     examples=({"action": "tool", "name": "perplexity_search"}, {"action": "index"}),
 )
 def do_help(call: Call, args: HelpArgs) -> HelpResult:
-    """Explain the server."""
     action, name = args.action, (args.name or "").lower().removeprefix(PREFIX)
     words = [tool.word for tool in TOOLS.values()]
     if action == "index" and name:
