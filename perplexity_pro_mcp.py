@@ -9650,19 +9650,6 @@ class EmbedArgs(NamedTuple):
     confirm: Confirm = False
 
 
-class Match(NamedTuple):
-    """A stored chunk that a search found, with where it comes from."""
-
-    score: float
-    source: str
-    chunk_index: int
-    text: str
-    chat_id: int | None
-    message_id: int | None
-    job_id: int | None
-    key: str | None
-
-
 class EmbedResult(NamedTuple):
     """Result of perplexity_embed; keys that do not apply to the action are null."""
 
@@ -9680,7 +9667,9 @@ class EmbedResult(NamedTuple):
     cost_source: Annotated[str | None, "reported, computed, mixed, or none when unknown"] = None
     calls_cost_unknown: Annotated[int | None, "Requests of unknown cost"] = None
     candidates: Annotated[int | None, "search: chunks compared"] = None
-    hits: Annotated[list[Match] | None, "search: the most similar chunks, best first"] = None
+    hits: Annotated[list[dict[str, Json]] | None, "search: the most similar chunks, best first"] = (
+        None
+    )
     groups: Annotated[list[dict[str, Json]] | None, "status: chunks by source and combination"] = (
         None
     )
@@ -9724,13 +9713,13 @@ def _embed_text(result: EmbedResult) -> str:
         left += counted(result.unindexed_job, "job")
         return "\n".join([*lines, f"Not indexed: {left}."])
     lines = []
-    for place, match in enumerate(result.hits or (), 1):
+    for place, hit in enumerate(result.hits or (), 1):
         where = {
-            "chat": f"chat {match.chat_id}, message {match.message_id}",
-            "job": f"job {match.job_id}",
-        }.get(match.source, f'key "{one_line(match.key or "", MAX_KEY_CHARS)}"')
-        text = one_line(match.text, HIT_TEXT_CHARS)
-        lines.append(f"{place}. {match.score:.4f} {where}, chunk {match.chunk_index}: {text}")
+            "chat": f"chat {hit['chat_id']}, message {hit['message_id']}",
+            "job": f"job {hit['job_id']}",
+        }.get(hit["source"], 'key "' + one_line(hit["key"] or "", MAX_KEY_CHARS) + '"')
+        text = one_line(hit["text"], HIT_TEXT_CHARS)
+        lines.append(f"{place}. {hit['score']:.4f} {where}, chunk {hit['chunk_index']}: {text}")
     none = f"No hits; {counted(result.candidates, 'chunk')} compared."
     return fenced("\n".join(lines)) if lines else none
 
@@ -9948,30 +9937,24 @@ def _search_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
     )
     # What is compared is what is stored by now; the state was the reason to go on.
     ids, found = vectors.similarities(call, wanted, reply.value[0])
-    best = [(ids[row], score) for row, score in top_k(found, args.top_k, args.min_score)]
+    key, hits = find_key(call.settings).key, list[dict[str, Json]]()
+    with call.store.reading() as db:
+        for place, score in top_k(found, args.top_k, args.min_score):
+            chunk = chunk_row(db, ids[place])
+            if chunk is not None:  # it may have been deleted a moment ago
+                chunk["text"] = cut(without_key(chunk["text"], key), HIT_CHARS)
+                chunk["key"] = chunk["key"] and without_key(chunk["key"], key)
+                hits.append({"score": score, **chunk})
     result = EmbedResult(
         action="search",
         project=args.project,
-        hits=_matches_of(call, best),
+        hits=hits,
         warnings=list(call.warnings),
         candidates=len(ids),
         **_spent([reply]),
     )
     limit = call.settings.max_result_chars
     return fitted(result, "hits", limit, lambda _: "narrow the search with min_score.")
-
-
-def _matches_of(call: Call, best: Sequence[tuple[int, float]]) -> list[Match]:
-    """The chunks of these ids as hits, harmless; one deleted a moment ago is left out."""
-    key, matches = find_key(call.settings).key, []
-    with call.store.reading() as db:
-        for number, score in best:
-            row = chunk_row(db, number)
-            if row is not None:
-                row["text"] = cut(without_key(row["text"], key), HIT_CHARS)
-                row["key"] = row["key"] and without_key(row["key"], key)
-                matches.append(Match(score, **row))
-    return matches
 
 
 def _count_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
