@@ -10525,8 +10525,9 @@ class Wire:
                 self._lines.append((line, on_written))
                 self._waiting_bytes += len(line)
                 if self._open and not self._writing:
-                    _start("writer", self._write_lines)
-                    self._writing = True
+                    with contextlib.suppress(RuntimeError):  # no more threads: with the next line
+                        _start("writer", self._write_lines)
+                        self._writing = True
         if on_written and not line:
             on_written()
 

@@ -366,6 +366,17 @@ class Framing(ServerTest):
             wire.close(WAIT_S)
         self.assertEqual(b"".join(taken), b"a" * 100 + b"\n" + b"b" * 100 + b"\n")
 
+    def test_what_no_thread_could_write_is_written_with_the_next_line(self) -> None:
+        reader, writer = os.pipe()
+        wire = pro.Wire(writer, None, lambda: None)
+        with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("no threads")):
+            wire.send("x" * 1_000_000)
+        wire.send("y")
+        with os.fdopen(reader, "rb") as stream:
+            self.assertEqual((len(stream.readline()), stream.readline()), (1_000_001, b"y\n"))
+        wire.close(WAIT_S)
+        os.close(writer)
+
     @unittest.skipIf(os.name == "nt", "Windows has no such descriptors")
     def test_a_descriptor_that_never_waits_gets_everything(self) -> None:
         reader, writer = os.pipe()
