@@ -69,6 +69,7 @@ FAULTS = {
     "cut_inside": "once: the stream ends in the middle of the result; it can be resumed",
     "cut_for_good": "the stream ends before the result and cannot be resumed",
     "cut_after": "the stream breaks after the result",
+    "slow": "the stream drips, a few bytes at a time",
     "rate_limited": "calls are answered with 429",
     "html": "calls are answered with a page",
     "status_500": "calls are answered with 500",
@@ -863,7 +864,11 @@ class Handler(BaseHTTPRequestHandler):
         self.chunk(b"")
 
     def chunk(self, raw: bytes) -> None:
-        self.wfile.write(b"%x\r\n%s\r\n" % (len(raw), raw))
+        framed = b"%x\r\n%s\r\n" % (len(raw), raw)
+        step = 16 if self.fake.has("slow") else len(framed)
+        for at in range(0, len(framed), step):
+            self.wfile.write(framed[at : at + step])
+            self.fake.stopping.wait(0.002 if step == 16 else 0)
 
     def work(self, body: Json, session: Session, stream: Stream) -> None:
         """Run the tool and put what it says into the stream."""

@@ -373,7 +373,7 @@ class Calls(unittest.TestCase):
             self.assertIn("https://www.perplexity.ai", made.refused(SENDING, message="x"))
 
     def test_a_cut_stream_is_resumed_and_not_sent_again(self) -> None:
-        for fault in ("cut_before", "cut_inside", "cut_after", "json"):
+        for fault in ("cut_before", "cut_inside", "cut_after", "slow", "json"):
             with self.subTest(fault), bridge() as made:
                 made.fake.faults = {fault}
                 self.assertEqual(made.run(SENDING, message="x").structured["event"], "complete")
