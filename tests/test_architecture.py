@@ -251,6 +251,21 @@ class Architecture(unittest.TestCase):
         contents = re.findall(r"^ {1,3}(\d+)\. (.+?) {2,}\S", page, re.MULTILINE)
         self.assertEqual([(int(n), t) for n, t in contents], [(c, t) for _, c, t in BOOK.starts])
 
+    def test_the_audited_path_and_the_whole_are_as_long_as_the_documents_say(self) -> None:
+        lines = SOURCE.count("\n")
+        ends = [number for number, _, _ in BOOK.starts[1:]] + [lines + 1]
+        lengths = {c: end - n for (n, c, _), end in zip(BOOK.starts, ends, strict=True)}
+        audited = sum(lengths[chapter] for chapter in (3, 5, 6))
+        page = " ".join((ast.get_docstring(TREE) or "").split())
+        said = re.search(r"first, at most ([\d,]+) lines of at most ([\d,]+)", page)
+        most, whole = (int(n.replace(",", "")) for n in said.groups()) if said else (0, 0)
+        self.assertLessEqual(audited, most)
+        self.assertGreater(audited, most - 150)  # the figures are no guesses
+        self.assertLessEqual(lines, whole)
+        for name in ("README.md", "SECURITY.md"):
+            words = " ".join((ROOT / name).read_text("utf-8").split())
+            self.assertIn(f"at most {most:,} lines", words, name)
+
     def test_names_are_defined_once(self) -> None:
         names = [name for name, _ in self.definitions()]
         self.assertEqual(sorted({name for name in names if names.count(name) > 1}), [])

@@ -48,18 +48,6 @@ class Documents(unittest.TestCase):
         begin = next(n for n, line in enumerate(lines, 1) if '"mcpServers"' in line)
         self.assertLess(begin + 8, 50)
 
-    def test_the_length_of_the_audited_path_is_true(self) -> None:
-        said = re.search(r"chapters 3, 5 and 6, about ([\d,]+) lines", README)
-        assert said
-        lengths: dict[int, int] = {}
-        number = 0
-        for line in (ROOT / "perplexity_pro_mcp.py").read_text("utf-8").splitlines():
-            banner = re.match(r"# ==== (\d+)\. ", line)
-            number = int(banner[1]) if banner else number
-            lengths[number] = lengths.get(number, 0) + 1
-        audited = lengths[3] + lengths[5] + lengths[6]
-        self.assertLess(abs(int(said[1].replace(",", "")) - audited), audited / 8)
-
     def test_links_into_the_repository_lead_somewhere(self) -> None:
         for name, anchor in re.findall(r"/blob/main/([\w./]+)(?:#([\w-]+))?", README):
             page = (ROOT / name).read_text("utf-8")
