@@ -574,7 +574,7 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     """The known name that a misspelt one most likely means."""
     import difflib
 
-    found = difflib.get_close_matches(name[:100].lower(), list(names), n=1, cutoff=0.5)
+    found = difflib.get_close_matches(name[:100].lower(), list(names), n=1, cutoff=0.6)
     return found[0] if found else None
 
 
@@ -1168,7 +1168,10 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         try:
             found[field] = read(text)
         except Unusable as error:
-            notes[error.grave].append(f"{used} {error}.")
+            instead = "its default" if error.used is None else f"{error.used:.12g}"
+            notes[error.grave].append(
+                f"{used} {error}{f'; {instead} is used' * (not error.grave)}."
+            )
             found.update({} if error.used is None else {field: error.used})
         if found.get("routing", _MODES[0]) != _MODES[0]:
             idle = {"PERPLEXITY_MODEL"}
@@ -15048,8 +15051,8 @@ def run_help(words: Sequence[str], scene: Context) -> int | str:
     known = [*COMMANDS, *TOPICS]
     if len(words) == 1 and name not in {*TOPICS, "index", "tool", "topic"}:
         shown = one_line(words[0], 40)
-        hint = _meant(name, known) or f"; try one of {', '.join(known)}"
-        screen.note(f"{PROGRAM} help: there is no help for {shown}{hint}.")
+        hint = _meant(name, known) or f"; try one of {', '.join(known)}."
+        screen.note(f"{PROGRAM} help: there is no help for {shown}{hint}")
         return 1
     words = ["topic", name] if len(words) == 1 and name in TOPICS else words
     usable = settings._replace(problems=(), warnings=())
