@@ -162,8 +162,8 @@ class Numbers(unittest.TestCase):
         (problem,) = settings(PERPLEXITY_MAX_ATTEMPTS="many").warnings
         self.assertEqual(
             problem,
-            "PERPLEXITY_MAX_ATTEMPTS must be a whole number from 1 to 10, not 'many'; its default is "
-            "used.",
+            "PERPLEXITY_MAX_ATTEMPTS must be a whole number from 1 to 10, not 'many'; its "
+            "default is used.",
         )
         (problem,) = settings(PERPLEXITY_MAX_ATTEMPTS=KEY).warnings
         self.assertNotIn(KEY[5:15], problem)
