@@ -13085,9 +13085,9 @@ class Screen:
         self.show(without_hidden(text) if self.terminal else text)
 
     def page(self, text: str) -> None:
-        """Write a page of help, its lines broken where a terminal is narrow."""
+        """Write lines, in a terminal broken between words where they are longer than it is wide."""
         lines = text.splitlines()
-        if self.terminal and self.width < COLUMNS:
+        if self.terminal:
             lines = [part for line in lines for part in hanging(line, self.width)]
         self.data("\n".join(lines) + "\n")
 
@@ -14087,7 +14087,8 @@ def _print(order: ParsedCommand, ended: CallEnd, screen: Screen) -> None:
     elif isinstance(result.get("answer"), str) and "fence" not in options:
         _print_answer(order, ended, screen)
     else:
-        screen.show(_body(order, outcome, screen).rstrip("\n") + "\n")
+        table = _table(order, outcome, screen)
+        screen.page(_plain_text(order, outcome)) if table is None else screen.show(table)
     for warning in result.get("warnings") or []:
         screen.note(f"Warning: {spoken(warning)}", "33")
     line = cost_line(result)
@@ -14195,23 +14196,28 @@ def table_text(head: Sequence[str], rows: Sequence[Sequence[Json]], screen: Scre
     return "\n".join([styled(first, "1") if screen.styled else first, *lines]) + "\n"
 
 
-def _body(order: ParsedCommand, outcome: Outcome, screen: Screen) -> str:
-    """What a result that is no answer shows on standard output."""
+def _table(order: ParsedCommand, outcome: Outcome, screen: Screen) -> str | None:
+    """The rows that a result consists of; None for another one."""
     result, word = outcome.structured, order.declared.word
     if word == "usage":
         return usage_text(result, screen)
     if word == "decide" and result["answers"]:
         return decisions_table(result["answers"], screen)
     field, columns = _TABLES.get(word, ("", {}))
-    if result.get(field) is not None and "fence" not in order.options:
-        rows = [{**row, **(row.get("pricing") or {})} for row in result[field]]
-        cells = [[row.get(key) for key in columns.values()] for row in rows]
-        for line in outcome.text.splitlines():  # what the table does not say
-            if " | " not in line and not line.startswith("Warning: "):
-                screen.note(spoken(line))
-        return table_text(list(columns), cells, screen) if cells else ""
+    if result.get(field) is None or "fence" in order.options:
+        return None
+    rows = [{**row, **(row.get("pricing") or {})} for row in result[field]]
+    cells = [[row.get(key) for key in columns.values()] for row in rows]
+    for line in outcome.text.splitlines():  # what the table does not say
+        if " | " not in line and not line.startswith("Warning: "):
+            screen.note(spoken(line))
+    return table_text(list(columns), cells, screen) if cells else ""
+
+
+def _plain_text(order: ParsedCommand, outcome: Outcome) -> str:
+    """A result's text without the fence, and without what goes to standard error."""
+    result, text = outcome.structured, without_hidden(outcome.text)
     # What is inside came from the web: it may name tools, but not in our words.
-    text = without_hidden(outcome.text)
     if "fence" not in order.options:
         text = _FENCED.sub(lambda found: found[2], text)
     for warning in result.get("warnings") or []:
@@ -14291,6 +14297,9 @@ _EMPTY = dict.fromkeys(
 )  # fmt: skip
 
 
+_COUNTED = (("calls", "call"), ("errors", "error"), ("total_tokens", "token"))
+
+
 def spending(result: Mapping[str, Json]) -> list[dict[str, Json]]:
     """The groups; of days, those without a call among them: an axis must not skip any."""
     from datetime import date, timedelta
@@ -14318,34 +14327,25 @@ def usage_text(result: Mapping[str, Json], screen: Screen) -> str:
         rows += [[f"cap: {cap['name']}", *(cap[name] for name in money)] for cap in caps]
         return table_text((), rows, screen)
     block = "\u2588" if screen.can_show("\u2588") else "#"
+    most = max(4, min(BAR_CHARS, screen.width - 56))
     dearest = max([group["cost_nano_usd"] for group in groups], default=0) or 1
     rows = []
     for group in groups:
         share = group["cost_nano_usd"] / dearest
-        bar = block * max(round(BAR_CHARS * share), share > 0)  # what costs anything has a bar
-        rows.append(
-            [
-                cut(group["key"], 24),
-                bar,
-                dollars(group["cost_usd"]),
-                group["calls"],
-                group["errors"],
-            ]
-        )
+        bar = block * max(round(most * share), share > 0)  # what costs anything has a bar
+        numbers = (dollars(group["cost_usd"]), group["calls"], group["errors"])
+        rows.append([cut(group["key"], 24), bar, *numbers])
     scope = f"project {cut(result['project'], 20)}" if result["project"] else "all projects"
-    failed = f", {counted(sums['errors'], 'error')}" if sums["errors"] else ""
-    lines = [
-        f"Spent in {scope}: {dollars(sums['cost_usd'])} in {counted(sums['calls'], 'call')}"
-        f"{failed}, {counted(sums['total_tokens'], 'token')}"
-    ]
-    head = (result["group_by"], "", "cost", "calls", "errors")
-    lines += [table_text(head, rows, screen)] if rows else [""]
+    sizes = [counted(sums[name], noun) for name, noun in _COUNTED if sums[name]]
+    lines = [f"Spent in {scope}: {', '.join([dollars(sums['cost_usd']), *sizes])}"]
     for cap in caps:
         amounts = [dollars(cap[name]) for name in ("spent_usd", "reserved_usd", "left_usd")]
         figures = "{} spent, {} reserved, {} left".format(*amounts)
         limit = f"{dollars(cap['cap_usd'])} a {cap['window']}"
         lines.append(f"{one_line(cap['name'], 60)}, {limit}: {figures}")
-    return "\n".join(lines)
+    head = (result["group_by"], "", "cost", "calls", "errors")
+    said = "".join(f"{part}\n" for line in lines for part in wrapped(line, screen.width))
+    return said + (table_text(head, rows, screen) if rows else "")
 
 
 def usage_csv(result: Mapping[str, Json]) -> str:

@@ -519,10 +519,8 @@ class Usage(unittest.TestCase):
 
     def test_a_terminal_gets_a_bar_for_each_group_on_one_scale_within_80_columns(self) -> None:
         lines = self.shown(tty=True)
-        self.assertEqual(
-            lines[0], "Spent in all projects: $3.00 in 123456 calls, 1 error, 2 tokens"
-        )
-        self.assertEqual([line.count("\u2588") for line in lines[2:6]], [20, 10, 1, 0])
+        self.assertEqual(lines[0], "Spent in all projects: $3.00, 123456 calls, 1 error, 2 tokens")
+        self.assertEqual([line.count("\u2588") for line in lines[3:7]], [20, 10, 1, 0])
         self.assertLessEqual(max(map(pro.width_of, lines)), 80)
         with console() as here:
             here.line("search q")
@@ -535,7 +533,7 @@ class Usage(unittest.TestCase):
         self.assertIn("total\t123456\t1\t2\t3.000000001", pipe)
         self.assertIn("cap: A\t2.5\t0.06\t2.44\t5", pipe)
         self.assertIn("A, $5.00 a day: $2.50 spent, $0.06 reserved, $2.44 left", terminal)
-        self.assertEqual(terminal[1].split(), ["tool", "cost", "calls", "errors"])
+        self.assertEqual(terminal[2].split(), ["tool", "cost", "calls", "errors"])
 
     def test_keys_are_shown_as_they_are_stored(self) -> None:
         with console() as here:
