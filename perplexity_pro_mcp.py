@@ -14297,7 +14297,7 @@ _EMPTY = dict.fromkeys(
 )  # fmt: skip
 
 
-_COUNTED = (("calls", "call"), ("errors", "error"), ("total_tokens", "token"))
+_SUMS = (("calls", "call"), ("errors", "error"), ("total_tokens", "token"))
 
 
 def spending(result: Mapping[str, Json]) -> list[dict[str, Json]]:
@@ -14336,7 +14336,7 @@ def usage_text(result: Mapping[str, Json], screen: Screen) -> str:
         numbers = (dollars(group["cost_usd"]), group["calls"], group["errors"])
         rows.append([cut(group["key"], 24), bar, *numbers])
     scope = f"project {cut(result['project'], 20)}" if result["project"] else "all projects"
-    sizes = [counted(sums[name], noun) for name, noun in _COUNTED if sums[name]]
+    sizes = [counted(sums[name], noun) for name, noun in _SUMS if sums[name]]
     lines = [f"Spent in {scope}: {', '.join([dollars(sums['cost_usd']), *sizes])}"]
     for cap in caps:
         amounts = [dollars(cap[name]) for name in ("spent_usd", "reserved_usd", "left_usd")]
