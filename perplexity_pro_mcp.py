@@ -4067,6 +4067,12 @@ class Event(NamedTuple):
     created_at: str | None = None
 
 
+def event_of(usage: Usage, **columns: Any) -> Event:
+    """The row of a request that used so much; an unknown cost is stored as none."""
+    values = usage._asdict()
+    return Event(cost_nano_usd=values.pop("cost_nano") or 0, **columns, **values)
+
+
 _FIGURES = ", ".join(f"{name} = :{name}" for name in Event._fields)
 
 
@@ -4371,7 +4377,7 @@ def add_job(db: sqlite3.Connection, job: JobRow) -> int:
         values["id"] = None
     sql = "SELECT 1 FROM research_jobs WHERE response_id = ?"
     if _number(db, sql, job.response_id) is not None:  # ids come from outside, and may repeat
-        values["response_id"] = PENDING + _token()
+        values["response_id"] = PENDING + os.urandom(16).hex()
     return _insert(db, "research_jobs", **values)
 
 
@@ -4396,10 +4402,6 @@ def store_job(db: sqlite3.Connection, job: JobRow, project: str) -> int:
     changes = ", ".join(f"{name} = :{name}" for name in values if name != "id")
     _run(db, f"UPDATE research_jobs SET {changes} WHERE id = :id", **values)
     return job.id
-
-
-def _token() -> str:
-    return os.urandom(16).hex()
 
 
 def _change(db: sqlite3.Connection, job_id: int, changes: str, **values: Json) -> bool:
@@ -4522,12 +4524,6 @@ def claim_cancel(db: sqlite3.Connection, job_id: int) -> bool:
 def release_cancel(db: sqlite3.Connection, job_id: int) -> None:
     """Give the right back: the cancel did not get through."""
     _change(db, job_id, "cancel_requested_at = NULL")
-
-
-def set_response(db: sqlite3.Connection, job_id: int, response_id: str) -> bool:
-    """Give a job the response id it started without; False if it has one, or another has it."""
-    sql = f"UPDATE OR IGNORE research_jobs SET response_id = ? WHERE id = ? AND {_UNANSWERED}"
-    return _run(db, sql, response_id, job_id).rowcount == 1
 
 
 def take_lease(db: sqlite3.Connection, name: str, owner: str, seconds: float) -> bool:
@@ -6638,18 +6634,16 @@ class PaidRequest:
 
     def _ended_event(self, project: int) -> Event:
         """The ledger's row at the end."""
-        status = "ok"
-        if self.error:
-            status = self.error.kind if isinstance(self.error, ToolError) else "internal_error"
-        if self.reply:
-            return self._event(status, self.reply.usage, project)
-        sent = not (self.plan.send or (isinstance(self.error, ToolError) and not self.error.sent))
-        return self._event(status, Usage() if sent else unbilled(), project)
+        error, usage = self.error, self.reply.usage if self.reply else None
+        refused = isinstance(error, ToolError) and not error.sent
+        if usage is None:
+            usage = unbilled() if refused or self.plan.send else Usage()
+        failed = error.kind if isinstance(error, ToolError) else "internal_error"
+        return self._event(failed if error else "ok", usage, project)
 
     def _event(self, status: str, usage: Usage, project: int) -> Event:
-        values = usage._asdict()
-        values["cost_nano_usd"] = values.pop("cost_nano") or 0
-        return Event(
+        return event_of(
+            usage,
             created_at=self.started_at,
             tool=self.tool,
             api=self.plan.api,
@@ -6660,7 +6654,6 @@ class PaidRequest:
             request_id=self.reply.request_id if self.reply else None,
             project_id=project,
             project_name=self.project,
-            **values,
         )
 
     def job(self) -> JobRow:
@@ -6966,19 +6959,14 @@ def late_text(call: Call, job_id: int | None, project: str) -> str:
     )
 
 
-def help_hint(declared: Tool) -> str:
-    """The call that shows a tool's arguments."""
-    return (
-        f'Call perplexity_help with action "tool" and name "{declared.name}" for its arguments '
-        "and examples."
-    )
-
-
 def failure(declared: Tool, error: ToolError) -> Outcome:
     """A failed call in all the forms in which a client may look for the category."""
     todo = error.todo
     if error.kind == "invalid_request" and not todo and declared.name in TOOLS:
-        todo = help_hint(declared)
+        todo = (
+            f'Call perplexity_help with action "tool" and name "{declared.name}" for its arguments '
+            "and examples."
+        )
     message = f"{error.message} {todo}".strip()
     structured: dict[str, Json] = {"category": error.kind, "message": message}
     text = f"[{error.kind}] {message}"
@@ -7182,26 +7170,6 @@ def run_kept(run: Run) -> StoredAnswer:
     return StoredAnswer(status, run.answer, run.sources, run.incomplete_reason, error, extra)
 
 
-def _job_event(job: JobRow, run: Run, project: str) -> Event:
-    """The ledger row of a run that has ended, under the tool that started it."""
-    values = run.usage._asdict()
-    values["cost_nano_usd"] = values.pop("cost_nano") or 0
-    ended_well = run.status in {"completed", "incomplete"} and not run.error
-    return Event(
-        created_at=now_text(),
-        tool=job.tool or PREFIX + "research",
-        api="agent",
-        status="ok" if ended_well else "unexpected_response",
-        latency_ms=int(age_s(job.started_at) * 1000),
-        model=run.model,
-        preset=job.depth or None,
-        request_id=job.response_id,
-        project_id=job.project_id,
-        project_name=project,
-        **values,
-    )
-
-
 def _missing(runtime: Process, job: JobRow) -> PollResult:
     """A run the API does not know: at first perhaps not yet, after long lost."""
     if job.status == "lost":
@@ -7215,13 +7183,6 @@ def _missing(runtime: Process, job: JobRow) -> PollResult:
     return PollResult(gone, note=note)
 
 
-def is_over(job: JobRow) -> bool:
-    """Whether nothing can change any more: what is lost may still turn up, if it has an id."""
-    if job.status == "lost":
-        return job.response_id.startswith(PENDING)
-    return job.status in TERMINAL_STATUSES
-
-
 def poll_run(
     runtime: Process, job: JobRow, project: str, fetch: Callable[[str], Reply]
 ) -> PollResult:
@@ -7229,9 +7190,11 @@ def poll_run(
 
     A ToolError leaves the job as it was, so that the next look can succeed.
     """
-    if is_over(job):
+    unanswered = job.response_id.startswith(PENDING)
+    # What is lost may still turn up, if it has an id.
+    if job.status in TERMINAL_STATUSES and (unanswered or job.status != "lost"):
         return PollResult(job)
-    if job.response_id.startswith(PENDING):
+    if unanswered:
         return _unanswered_job(runtime, job)
     if not RESPONSE_ID.fullmatch(job.response_id):
         raise ToolError("internal_error", "The stored response id is not one; the job is kept.")
@@ -7249,10 +7212,24 @@ def poll_run(
     seen = job_of(job, run_kept(run), run.usage, run.model)
 
     def note_it(db: sqlite3.Connection) -> None:
-        if run.finished:
-            finish_job(db, seen, _job_event(job, run, project))
-        else:
+        if not run.finished:
             note_check(db, seen.id, seen.status, seen.model)
+            return
+        ended_well = run.status in {"completed", "incomplete"} and not run.error
+        event = event_of(
+            run.usage,
+            created_at=now_text(),
+            tool=job.tool or PREFIX + "research",
+            api="agent",
+            status="ok" if ended_well else "unexpected_response",
+            latency_ms=int(age_s(job.started_at) * 1000),
+            model=run.model,
+            preset=job.depth or None,
+            request_id=job.response_id,
+            project_id=job.project_id,
+            project_name=project,
+        )
+        finish_job(db, seen, event)
 
     _, note = runtime.store.record(note_it)
     return PollResult(seen, run.searches, run.fetches, note)
@@ -7338,11 +7315,6 @@ def observe(runtime: Runtime) -> int:
             seen = poll_run(runtime, job, names.get(job.project_id, ""), fetch)
             ended += seen.job.status in TERMINAL_STATUSES
     return ended
-
-
-def vectors_of(call: Call) -> "Vectors":
-    """What the process of a call keeps laid out."""
-    return typing.cast("Runtime", call.runtime).vectors
 
 
 # ---- The model list
@@ -9963,7 +9935,8 @@ def _search_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
         what = f"Nothing is stored for {combination_text(combination)} in {where}, so no request"
         notes = [f"{what} was made. {advice}, or index first."]
         return EmbedResult("search", args.project, notes, candidates=0, hits=[], **_spent([]))
-    vectors, wanted = vectors_of(call), VectorSet(number, combination, args.source)
+    vectors = typing.cast("Runtime", call.runtime).vectors
+    wanted = VectorSet(number, combination, args.source)
     vectors.prefetch(call.store, wanted, state)
     reply = paid_post(
         call, _embed_plan([args.query or ""], ["the query"], combination), args.project

@@ -1515,15 +1515,6 @@ class Jobs(WithFolder):
         self.assertEqual(self.job(first).response_id, "resp_1")
         self.assertTrue(self.job(second).response_id.startswith(pro.PENDING))
 
-    def test_a_response_id_is_set_once_and_taken_by_one_job(self) -> None:
-        first, second = self.add(), self.add()
-        with self.store.writing() as db:
-            self.assertTrue(pro.set_response(db, first, "resp_1"))
-            self.assertFalse(pro.set_response(db, first, "resp_2"))
-            self.assertFalse(pro.set_response(db, second, "resp_1"))
-        self.assertEqual(self.job(first).response_id, "resp_1")
-        self.assertTrue(self.job(second).response_id.startswith(pro.PENDING))
-
     def test_running_jobs_come_least_recently_checked_first(self) -> None:
         known = [self.add(response_id=f"resp_{n}") for n in range(3)]
         waiting = self.add()
