@@ -1448,8 +1448,8 @@ def _schema_of(field: Field) -> dict[str, Json]:
         schema["items"] = {"type": field.shape.list_of}
     if field.arg.waits:
         schema["maximum"] = field.arg.high
-    if field.form == "text" and field.arg.positional and field.arg.high:
-        schema["maxLength"] = int(field.arg.high)
+    if field.form == "text" and (field.arg.high or 0) > MAX_MODEL_CHARS:
+        schema["maxLength"] = int(field.arg.high or 0)
     if field.arg.inside:
         schema["items"]["properties"] = {
             name: {"type": "string", "description": words} for name, words in field.arg.inside
@@ -4420,6 +4420,13 @@ def job_row(db: sqlite3.Connection, project_id: int, job_id: int) -> JobRow | No
     """The job, if the project has it."""
     row = _run(db, f"{_JOBS} WHERE project_id = ? AND id = ?", project_id, job_id).fetchone()
     return _job(row) if row else None
+
+
+def job_of_run(db: sqlite3.Connection, response_id: str) -> tuple[int, int] | None:
+    """The job, and its project, that a run is kept as."""
+    sql = "SELECT id, project_id FROM research_jobs WHERE response_id = ?"
+    found: tuple[int, int] | None = _run(db, sql, response_id).fetchone()
+    return found
 
 
 def list_jobs(
@@ -7980,7 +7987,7 @@ Depth = Annotated[
 Tier = Annotated[str | None, Arg("Custom, dynamic routing: light, standard or complex")]
 ModelId = Annotated[
     str | None,
-    Arg("Exact id (see perplexity_models)", high=MAX_MODEL_CHARS, check=checked_model),
+    Arg("Exact id, as perplexity_models lists", high=MAX_MODEL_CHARS, check=checked_model),
 ]
 WebSearch = Annotated[bool | None, Arg("false: no web; not with depth or filters")]
 Domains = Annotated[
@@ -8818,17 +8825,29 @@ def _next_step(job: JobRow, project: str, wait_s: float) -> str:
 # ---- jobs
 
 
+def _checked_run(text: str) -> str:
+    if not RESPONSE_ID.fullmatch(text):
+        raise ValueError("must be the API's id of a run, resp_ and letters, digits, _ or -")
+    return text
+
+
 class JobsArgs(NamedTuple):
     action: Annotated[
         Literal["list", "status", "result", "cancel"], Arg("What to do", positional=True)
     ]
     job_id: Annotated[int | None, Arg("The job; not for list", low=1, positional=True)] = None
+    response_id: Annotated[
+        str | None, Arg("Or a run's id, from any program", check=_checked_run)
+    ] = None
     wait_seconds: Annotated[
         float, Arg("status, result: wait this long", low=0, high=MAX_WAIT_S, waits=True)
     ] = 0
-    offset: Annotated[int, Arg("result: continue at this character; list: jobs to skip", low=0)] = 0
+    offset: Annotated[
+        int, Arg("result: next_offset of the last part; list: jobs to skip", low=0)
+    ] = 0
     refresh: Annotated[bool, Arg("list: first look at up to 10 running jobs")] = False
     limit: Annotated[int, Arg("list: jobs to return, newest first", low=1, high=100)] = 20
+    confirm: Confirm = False
     project: Project = DEFAULT_PROJECT
 
 
@@ -9033,14 +9052,15 @@ def _record(kind: Any, entry: Json) -> Any:
         {"action": "result", "job_id": 1, "wait_seconds": 30},
         {"action": "list", "refresh": True},
     ),
+    needs=dict.fromkeys(("status", "result", "cancel"), ("job_id or response_id",)),
 )
 def do_jobs(call: Call, args: JobsArgs) -> JobsResult:
-    project = checked_project(args.project)
+    project, number = args.project, args.job_id
     if args.action == "list":
         return _list_jobs(call, args, project)
-    if args.job_id is None:
-        raise invalid("job_id", f"is required for {args.action}.")
-    job = _found_job(call, args.job_id, project)
+    if number is None:
+        number = _adopted(call, args.response_id or "", project)
+    job = _found_job(call, number, project)
     if args.action == "cancel":
         return _cancel(call, job, project)
     try:
@@ -9060,6 +9080,23 @@ def _named(error: ToolError, job: JobRow) -> ToolError:
     """A failed look that still names the job: the id must never get lost."""
     text = f"Job {job.id} ({job.status}) is kept; this look at it failed: {error.message}"
     return ToolError(error.kind, text, status=error.status)
+
+
+def _adopted(call: Call, response_id: str, project: str) -> int:
+    """The job of a run by the API's id; a run of another program becomes a job of the project."""
+    with call.store.reading() as db:
+        known, owner = job_of_run(db, response_id), project_id(db, project)
+    if known is not None:
+        if known[1] != owner:
+            raise ToolError("not_found", f"The run is a job of another project than {project!r}.")
+        return known[0]
+    run = read_run(free_get(call, f"{AGENT_PATH}/{response_id}").body)
+    note_new_project(call, project)
+    status = "in_progress" if run.finished else run.status  # the look that follows sees its end
+    with call.store.writing() as db:
+        owner, began = ensure_project(db, project), now_text()
+        job = JobRow(0, owner, "(started elsewhere)", "", response_id, status, began, run.model)
+        return add_job(db, job._replace(tool=PREFIX + "research"))
 
 
 def _found_job(call: Call, number: int, project: str) -> JobRow:
@@ -9360,7 +9397,7 @@ class DecideArgs(NamedTuple):
     ] = None
     model: Annotated[
         str | None,
-        Arg("Decisions model", high=MAX_MODEL_CHARS, check=checked_model),
+        Arg(f"{DEFAULT_DECIDER} if unset", high=MAX_MODEL_CHARS, check=checked_model),
     ] = None
     timeout_ms: Annotated[
         int | None, Arg("Longest wait for one request", low=1, high=3_600_000)
@@ -9647,9 +9684,9 @@ class EmbedArgs(NamedTuple):
         DEFAULT_INDEX_LIMIT
     )
     model: Annotated[EmbedModel | None, Arg("0.6b if unset; delete: any")] = None
-    dimensions: Annotated[int | None, Arg("Multiple of 8, 128 to 1024 (4b: 2560), the default")] = (
-        None
-    )
+    dimensions: Annotated[
+        int | None, Arg("Multiple of 8, 128 to 1024 (4b: 2560); the most if unset")
+    ] = None
     encoding: Annotated[Literal["int8", "binary"] | None, Arg("int8 if unset; delete: any")] = None
     project: Project = DEFAULT_PROJECT
     confirm: Confirm = False
@@ -10293,7 +10330,7 @@ class UsageArgs(NamedTuple):
 class UsageResult(NamedTuple):
     totals: Annotated[dict[str, Json], "Sums over every matching call"]
     group_by: Annotated[str, "The grouping"]
-    groups: Annotated[list[dict[str, Json]], "The same by group, dearest first; days in order"]
+    groups: Annotated[list[dict[str, Json]], "Sums by group, dearest first; days in order"]
     groups_total: Annotated[int, "Groups that match in all"]
     groups_truncated: Annotated[bool, "groups does not hold them all"]
     project: Annotated[str | None, "The filter that applied"]

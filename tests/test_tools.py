@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 import unittest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fake_perplexity import Answer
-from support import desk, pro
-
-if TYPE_CHECKING:
-    from support import Desk
+from support import Desk, desk, pro
 
 Json = Any
 ASK, SEARCH = "POST /v1/agent", "POST /search"
@@ -137,6 +135,27 @@ class Answers(unittest.TestCase):
                 urls |= {source["url"] for source in outcome.structured["sources"]}
                 offset = outcome.structured["next_offset"]
         self.assertEqual(urls, set(pages))
+
+    def test_a_run_that_another_program_started_becomes_a_job_of_the_project(self) -> None:
+        with desk() as owner:
+            with tempfile.TemporaryDirectory() as folder:
+                other = Desk(owner.fake, folder)
+                number = other.ok("research", query="q")["response_id"]
+                other.runtime.close()
+            call = {"response_id": number, "project": "work"}
+            first = owner.ok("jobs", action="status", **call)
+            self.assertIn(first["status"], {"queued", "in_progress"})
+            owner.fake.finish_all()
+            result = owner.ok("jobs", action="result", **call)
+            self.assertEqual((result["status"], result["job_id"]), ("completed", first["job_id"]))
+            self.assertTrue(result["answer"])
+            self.assertIsNotNone(result["usage"]["cost_usd"])
+            self.assertEqual(len(owner.events()), 1)
+            for refused in ({"response_id": number}, {"response_id": "resp_unknown"}):
+                self.assertIn("[not_found]", owner.refused("jobs", action="result", **refused))
+            text = owner.refused("jobs", action="result", response_id="../models")
+            self.assertIn("response_id: must be", text)
+            self.assertIn("job_id: is required", owner.refused("jobs", action="result"))
 
     def test_numbers_beyond_what_can_be_held_are_told_the_bound_they_pass(self) -> None:
         with desk() as owner:
