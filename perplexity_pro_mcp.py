@@ -1036,7 +1036,7 @@ def _address(text: str) -> str:
 
 def read_base_url(text: str) -> str:
     """The API's address, where other programs want the version behind it."""
-    return re.sub(r"/+(v1/*)?\Z", "", _address(text))
+    return _address(text).rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 def _unused(_: str) -> NoReturn:
@@ -11509,7 +11509,10 @@ def _discovered(settings: Settings) -> tuple[dict[str, Json], str]:
         header = response.headers["WWW-Authenticate"] or ""
     if response.status != 401:
         raise _broken(f"Computer answered HTTP {response.status} instead of asking for a sign-in")
-    challenge, home = dict(re.findall(r'(\w+)="([^"]*)"', header)), urlsplit(settings.computer_url)
+    challenge, home = (
+        dict(re.findall(r'\b(\w+)="([^"]*)"', header)),
+        urlsplit(settings.computer_url),
+    )
     origin, named = f"{home.scheme}://{home.netloc}", challenge.get("resource_metadata")
     if named and not named.startswith(f"{origin}/"):
         raise _broken("The sign-in of Perplexity Computer is described at another host")
@@ -13344,7 +13347,7 @@ class Markdown:
                 return line  # it may yet become anything
             self._end_table()
             line = self._begin(line)
-        waits = re.search(r"\[[^\]]{0,300}(\](\([^\s)]*)?)?$", line)  # perhaps a link
+        waits = re.search(r"\[[^\[\]]{0,300}(\](\([^\s)]*)?)?$", line)  # perhaps a link
         units = list(_UNIT.finditer(line[: waits.start()] if waits else line))
         at = units[-1].start() if units else 0
         self._words(line[:at], line[at:])
@@ -13409,7 +13412,7 @@ class Markdown:
         lines, self._table = self._table, []
         rows = []
         for line in lines:  # without marks of style
-            text = re.sub(r"\*\*|`", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line))
+            text = re.sub(r"\*\*|`", "", re.sub(r"\[([^\[\]]*)\]\([^()]*\)", r"\1", line))
             rows.append([cell.strip() for cell in text.strip("|").split("|")])
         rows = [row for row in rows if not all(re.fullmatch(r":?-+:?", cell) for cell in row)]
         most = max(map(len, rows), default=0)
