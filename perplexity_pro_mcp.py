@@ -13932,14 +13932,16 @@ def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> CallEnd:
             runtime.beat()
     except (KeyboardInterrupt, Stopped) as stop:
         signal = [*stop.args, 2][0]
-        if running is None or not _drained(running, runtime, screen, signal):
+        elsewhere = order.declared.entry is not None  # where a cancel is passed on
+        if running is None or elsewhere or not _drained(running, runtime, screen, signal):
             call.cancel()
-            runtime.settle(0.5)
+            runtime.settle(2.0 if elsewhere else 0.5)
             job_id = order.arguments.get("job_id", _kept_job(call))
             text = f"Stopped waiting; job {job_id} is kept. Go on with: {_resuming(job_id, order)}"
             if job_id is None:
                 text = f"Stopped. The request may have been billed: see {PROGRAM} usage."
             text = text if call.requests or job_id is not None else "Stopped."
+            text = "Stopped, and Perplexity Computer was told so." if elsewhere else text
             screen.note(("\n" if watch.shown else "") + text)
             raise
     watch.show()

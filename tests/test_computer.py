@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from fake_computer import MCP_PATH, FakeComputer
-from support import IMPORT, META, WAIT_S, ServerThread, cancel, pro, request
+from support import IMPORT, META, ROOT, WAIT_S, ServerThread, cancel, pro, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -824,6 +825,22 @@ class CommandLine(unittest.TestCase):
 
 
 class Processes(unittest.TestCase):
+    @unittest.skipIf(os.name == "nt", "signals are of other systems")
+    def test_ctrl_c_ends_the_task_at_once_and_at_the_remote(self) -> None:
+        with bridge() as made:
+            made.fake.tasks.gates["g"] = threading.Event()
+            command = [sys.executable, str(ROOT / "perplexity_pro_mcp.py"), "computer", "gate g"]
+            quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+            with subprocess.Popen(
+                command, env={**os.environ, **made.environ}, text=True, **quiet
+            ) as process:
+                made.fake.wait_for("tools/call")
+                process.send_signal(signal.SIGINT)
+                said = process.communicate(timeout=WAIT_S)[1]
+            self.assertEqual(process.returncode, 130)
+            self.assertIn("was told so", said)
+            self.assertEqual(len(made.fake.cancelled), 1)
+
     def test_eight_processes_with_one_ended_token_refresh_once(self) -> None:
         code = IMPORT + (
             "settings = pro.settings_now(); import sys; sys.stdin.readline()\n"
