@@ -13034,7 +13034,7 @@ STATUSES = (
     (7, "decide --threshold: an answer is less likely than that"),
     (130, "Ctrl-C; 129 and 143 after the signals HUP and TERM"),
 )
-STILL_RUNNING, UNLIKELY, INTERRUPTED = 5, 7, 130
+STILL_RUNNING, UNLIKELY = 5, 7
 _UPSTREAM = ("upstream_failure", "network_timeout", "rate_limited", "unexpected_response")
 _STATUS_OF = {"authentication": 3, "budget_exceeded": 4, **dict.fromkeys(_UPSTREAM, 6)}
 
@@ -13074,15 +13074,14 @@ class Screen:
         import io
         import shutil
 
-        self._out, self._err, self._key = out, err, settings.key or ""
+        self._out, self._err, self._key = out, err, find_key(settings).key or ""
         self._moving = ""  # the line that moves, as it stands
         self.terminal, self.watched = _is_terminal(out), _is_terminal(err)
         self.styled = self.terminal and settings.colour
         self.links = settings.shows_links
         self._paints = self.watched and settings.colour
         self._moves = self.watched and not settings.dumb
-        self.columns = shutil.get_terminal_size().columns
-        self.width = max(20, min(MOST_COLUMNS, self.columns))
+        self.width = max(20, min(MOST_COLUMNS, shutil.get_terminal_size().columns))
         for stream in (out, err):
             if isinstance(stream, io.TextIOWrapper):
                 # What a terminal cannot show is escaped rather than refused; a pipe gets UTF-8. A
@@ -15247,17 +15246,6 @@ def command_page(command: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def short_page() -> str:
-    """What starting the program in a terminal prints."""
-    return (
-        f"{NAME} {__version__} is two programs.\n\n"
-        f'A command line:  {PROGRAM} ask "What is new in Python?"\n'
-        f"                 {PROGRAM} --help\n\n"
-        "An MCP server, when a client starts it with a pipe on standard input:\n"
-        f"                 {sys.executable} {os.path.realpath(__file__)}\n"
-    )
-
-
 # ---- Completion: one table for all shells, a line for each place, what fits there behind `=`
 
 _SCRIPTS = {
@@ -15399,7 +15387,13 @@ def _dispatched(words: Sequence[str], scene: Context) -> int | str:
     words = _without_transport(words)
     if not words:
         scene[1].note(f"Standard input is a terminal; {PROGRAM} serve starts the server anyway.")
-        return short_page()
+        return (
+            f"{NAME} {__version__} is two programs.\n\n"
+            f'A command line:  {PROGRAM} ask "What is new in Python?"\n'
+            f"                 {PROGRAM} --help\n\n"
+            "An MCP server, when a client starts it with a pipe on standard input:\n"
+            f"                 {sys.executable} {os.path.realpath(__file__)}\n"
+        )
     word, rest = words[0], words[1:]
     if word in {"-V", "--version"}:
         return f"{PROGRAM} {__version__}\n"

@@ -769,7 +769,7 @@ class Statuses(unittest.TestCase):
         for number, words in pro.STATUSES:
             self.assertIn(f"  {number:<4} {words}\n", page)
             self.assertIn(f"\n| {number} | {words} |\n", reference)
-        used = {1, 2, pro.STILL_RUNNING, pro.UNLIKELY, pro.INTERRUPTED, *pro._STATUS_OF.values()}
+        used = {1, 2, pro.STILL_RUNNING, pro.UNLIKELY, 130, *pro._STATUS_OF.values()}
         self.assertEqual({number for number, _ in pro.STATUSES}, {0, *used})
 
 
@@ -1109,6 +1109,8 @@ class Keys(unittest.TestCase):
             self.assertEqual((status.status, status.out.count("\n")), (0, 1), status.err)
             self.assertIn(f"ending in {here.fake.key[-4:]}", status.out)
             self.assertNotIn(here.fake.key, said.out + said.err + status.out + status.err)
+            typed = here.run("ask", "q", f"--{here.fake.key}", **bare)
+            self.assertNotIn(here.fake.key[:12], typed.err)
             self.assertEqual(here.line("key clear", **bare).status, 0)
             self.assertFalse(stored.exists())
             self.assertEqual(here.line("ask q", **bare).status, 3)
