@@ -163,13 +163,14 @@ class Invariants(unittest.TestCase):
         fake, path = storm.fake, f"{storm.folder}/data/perplexity.db"
         sent = [seen for seen in fake.requests if seen.method == "POST" and seen.path in PAID]
         fake.finish_all()
-        desk = Desk(fake, storm.folder, PERPLEXITY_BUDGET_MONTHLY_USD="5")
+        settings = {"BUDGET_MONTHLY_USD": "5", "MAX_RESULT_CHARS": "1000000"}
+        desk = Desk(fake, storm.folder, **{f"PERPLEXITY_{n}": v for n, v in settings.items()})
         with contextlib.closing(sqlite3.connect(path)) as db:
             self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
         # No job is promised that does not exist, and none that never ends.
         with mock.patch.object(pro, "PENDING_LIFE_S", 0.0):
-            outcome = desk.run("jobs", action="list", limit=100)
-            jobs = {job["job_id"]: job for job in outcome.structured.get("jobs", [])}
+            pages = [desk.ok("jobs", action="list", limit=100, offset=n) for n in (0, 100, 200)]
+            jobs = {job["job_id"]: job for page in pages for job in page["jobs"]}
             for number in jobs:
                 seen = desk.run("jobs", action="status", job_id=number)
                 self.assertIn(seen.structured["status"], pro.TERMINAL_STATUSES, seen.text)
