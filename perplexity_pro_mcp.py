@@ -7895,7 +7895,7 @@ def fitted(result: R, part: str, limit: int, rest: Callable[[int], str], at: int
         note += f" The rest: {rest(end)}" if end < total else ""
         note += f" All of it as text: {rest(total)}" if room is not None else ""
         more = {"next_offset": end if at is not None else None}
-        more.update(truncated=True, groups_truncated=True)
+        more.update(truncated=True, groups_truncated=True, count=count)
         return _changed(result, note, **{part: shown}, **more)
 
     fit = _most_that_fits(min(1, len(entries)), len(entries), page, limit)
@@ -9277,7 +9277,7 @@ class SearchArgs(NamedTuple):
 class SearchResult(NamedTuple):
     results: Annotated[list[Hit], "Ranked pages: title, url, snippet, date, last_updated"]
     warnings: Annotated[list[str], "Things worth knowing about this result"]
-    count: Annotated[int, "Results kept"]  # type: ignore[assignment]  # what it is called
+    count: Annotated[int, "Results here"]  # type: ignore[assignment]  # what it is called
     query_count: Annotated[int, "Queries in the request"]
     search_type: Annotated[str, "fast or web"]
     request_id: Annotated[str | None, "The API's id of the request"]
@@ -9286,6 +9286,8 @@ class SearchResult(NamedTuple):
     latency_ms: Annotated[int, "Measured time of the upstream call"]
     project: Annotated[str, "The project the call was filed under"]
     job_id: Annotated[int | None, "Where the results left out, or late ones, can be read"] = None
+    results_total: Annotated[int | None, "Results in all, with those left out"] = None
+    next_offset: Annotated[int | None, "Where those left out begin"] = None
     untrusted: Json = UNTRUSTED
 
     def text(self) -> str:
@@ -9362,6 +9364,7 @@ def do_search(call: Call, args: SearchArgs) -> SearchResult:
         results=hits,
         warnings=[*notes, *_search_warnings(args, plan.body, hits), *call.warnings],
         count=len(hits),
+        results_total=len(hits),
         query_count=len(args.query),
         search_type=args.search_type,
         request_id=reply.request_id,

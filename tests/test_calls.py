@@ -755,6 +755,8 @@ class LongAnswers(unittest.TestCase):
             self.assertLessEqual(len(outcome.text), 8000)
             shown = outcome.structured["results"]
             self.assertTrue(0 < len(shown) < 10)
+            counts = (outcome.structured["count"], outcome.structured["results_total"])
+            self.assertEqual(counts, (len(shown), 10))
             offset = pro.read_json(outcome.structured["warnings"][-1].split("perplexity_jobs ")[1])
             del offset["action"]
             more = offset.pop("offset")

@@ -11,8 +11,7 @@ from fake_perplexity import Answer
 from support import desk, pro
 
 Json = Any
-MOST_BYTES = 20_000
-ASK, SEARCH = "POST /v1/agent", "POST /search"
+ASK = "POST /v1/agent"
 
 
 def tools_list(version: str) -> list[dict[str, Json]]:
