@@ -9067,11 +9067,9 @@ def do_jobs(call: Call, args: JobsArgs) -> JobsResult:
         seen = watch(call, job, project, args.wait_seconds, progress_text)
     except ToolError as error:
         raise _named(error, job) from None
-    result = _job_result(args.action, seen, project)
-    if args.action == "status":
+    result = _job_result(call, args.action, seen, project)
+    if args.action == "status" or seen.job.status not in TERMINAL_STATUSES:
         return result
-    if seen.job.status not in TERMINAL_STATUSES:
-        return result._replace(message=f"Not finished. {result.message} Try again later.")
     page = with_answer(result, seen.job, args.offset, call.settings.max_result_chars)
     return typing.cast("JobsResult", page)
 
@@ -9109,11 +9107,13 @@ def _found_job(call: Call, number: int, project: str) -> JobRow:
     return job
 
 
-def _job_result(action: str, seen: PollResult, project: str) -> JobsResult:
+def _job_result(call: Call, action: str, seen: PollResult, project: str) -> JobsResult:
     """What both status and result say of a job."""
     job = seen.job
     over = job.status in TERMINAL_STATUSES
-    age = f"It has been running for {max(0.0, age_s(job.started_at)):.0f} s."
+    where = {"action": "result", "job_id": job.id, "project": project}
+    again = call_text("jobs", **where, wait_seconds=int(min(call.longest_wait_s, MAX_WAIT_S)))
+    age = f"It has been running for {max(0.0, age_s(job.started_at)):.0f} s; for its end: {again}"
     looked = seen.searches or seen.fetches or not over
     return JobsResult(
         action=action,
@@ -9135,7 +9135,7 @@ def _cancel(call: Call, job: JobRow, project: str) -> JobsResult:
         seen = poll_run(call.runtime, job, project, fetch)
     except ToolError as error:
         raise _named(error, job) from None
-    result = _job_result("cancel", seen, project)
+    result = _job_result(call, "cancel", seen, project)
     if seen.job.status in TERMINAL_STATUSES:
         return result._replace(message=f"Nothing to cancel. {result.message}")
     own = call.runtime.request_of(job.id)
@@ -9143,7 +9143,9 @@ def _cancel(call: Call, job: JobRow, project: str) -> JobsResult:
         own.withdrawn = True
         own.over.wait(max(0.1, min(call.remaining_s() - 1.0, 10.0)))
         ended = PollResult(_found_job(call, job.id, project))
-        return _job_result("cancel", ended, project)._replace(message="The cancel was passed on.")
+        return _job_result(call, "cancel", ended, project)._replace(
+            message="The cancel was passed on."
+        )
     if job.response_id.startswith(PENDING):
         return result._replace(message="It cannot be cancelled before Perplexity has answered.")
     what = (
@@ -9159,7 +9161,7 @@ def _cancel(call: Call, job: JobRow, project: str) -> JobsResult:
     if problem:
         with contextlib.suppress(ToolError):
             seen = poll_run(call.runtime, seen.job, project, fetch)
-        result = _job_result("cancel", seen, project)
+        result = _job_result(call, "cancel", seen, project)
         if seen.job.status in TERMINAL_STATUSES:
             return result._replace(message="Nothing to cancel: the run had just ended.")
         again = call_text("jobs", action="cancel", job_id=job.id, project=project)
@@ -9185,7 +9187,8 @@ def _send_cancel(call: Call, job: JobRow) -> str:
         call.store.record(lambda db: release_cancel(db, job.id))
         if isinstance(error, Cancelled):
             raise
-        return error.message
+        # A cancel costs nothing: what follows about billing does not hold for it.
+        return f"{error.message.partition(';')[0].rstrip('.')}."
     return ""
 
 

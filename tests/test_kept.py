@@ -167,9 +167,18 @@ class Runs(unittest.TestCase):
                 self.assertIsNone(seen["job"]["cancel_requested_at"])
                 for part in ("Not cancelled", words, "last seen as in_progress", '"cancel"'):
                     self.assertIn(part, seen["message"])
+                self.assertNotIn("billed", seen["message"])
                 owner.fake.always("POST /v1/agent/{id}/cancel", None)
                 again = job(owner, number, "cancel", confirm=True)
                 self.assertEqual(again["status"], "cancelling")
+
+    def test_a_running_job_names_the_call_that_waits_for_its_end(self) -> None:
+        with desk() as owner:
+            number = owner.ok("research", query="q")["job_id"]
+            for action in ("status", "result"):
+                text = job(owner, number, action)["message"]
+                self.assertIn(f'"job_id":{number},"project":"default","wait_seconds":', text)
+                self.assertEqual(text.count("perplexity_jobs"), 1)
 
     def test_a_cancel_that_is_not_answered_is_given_back_in_time(self) -> None:
         with desk(PERPLEXITY_WAIT_SECONDS="2") as owner:
