@@ -3367,6 +3367,7 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "ALTER TABLE research_jobs ADD COLUMN digest VARCHAR",
+        "ALTER TABLE research_jobs ADD COLUMN told INTEGER",  # to another process
         # A job of another tool than research ran no preset: what stood there is its model.
         """UPDATE research_jobs SET depth = '', model = coalesce(model, depth)
             WHERE tool IS NOT NULL AND depth LIKE '%/%'""",
@@ -4410,10 +4411,12 @@ def _change(db: sqlite3.Connection, job_id: int, changes: str, **values: Json) -
     return _run(db, sql, id=job_id, **values).rowcount == 1
 
 
-def drop_job(db: sqlite3.Connection, job: JobRow) -> None:
-    """Remove a job, with what is held for it: nothing was sent, or its caller has the answer."""
-    sql = "DELETE FROM research_jobs WHERE id = :id AND started_at = :started_at"
-    _run(db, sql, **{name: _job_values(job)[name] for name in ("id", "started_at")})
+def drop_job(db: sqlite3.Connection, job: JobRow) -> bool:
+    """Remove a job: nothing was sent, or its caller has the answer; False where others know it."""
+    values = {name: _job_values(job)[name] for name in ("id", "started_at")}
+    where = "FROM research_jobs WHERE id = :id AND started_at = :started_at"
+    _run(db, f"DELETE {where} AND told IS NULL", **values)
+    return _number(db, f"SELECT 1 {where}", **values) is None
 
 
 def job_row(db: sqlite3.Connection, project_id: int, job_id: int) -> JobRow | None:
@@ -4447,11 +4450,16 @@ def running_jobs(db: sqlite3.Connection, project_id: int | None, limit: int) -> 
 
 
 def running_twin(db: sqlite3.Connection, project: int, digest: str) -> JobRow | None:
-    """The job that was started by the very same request and has not ended."""
+    """The job that was started by the very same request and has not ended; it stays, whatever
+    becomes of it, since another caller is told of it.
+    """
     lose_unanswered(db)
     sql = f"{_JOBS} WHERE project_id = ? AND digest = ? AND {_RUNNING} ORDER BY id LIMIT 1"
     row = _run(db, sql, project, digest).fetchone()
-    return _job(row) if row else None
+    if row is None:
+        return None
+    _run(db, "UPDATE research_jobs SET told = 1 WHERE id = ?", row[0])
+    return _job(row)
 
 
 def lose_unanswered(db: sqlite3.Connection, job_id: int | None = None) -> None:
@@ -6622,10 +6630,8 @@ class PaidRequest:
         if reply is None and isinstance(error, Cancelled):  # nothing was sent
             drop_event(db, event_id, self.started_at)
             settle_hold(db, hold_id, 0)
-            if self.promised:
+            if self.job_id and (self.promised or not drop_job(db, self.job())):
                 return None, self._write_job(db, None)
-            if self.job_id:
-                drop_job(db, self.job())
             return None, None
         if reply and self.plan.store and not error:
             stored = self.plan.store(db, project, reply)

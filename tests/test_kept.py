@@ -259,6 +259,23 @@ class Runs(unittest.TestCase):
             self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
             other.runtime.close()
 
+    def test_a_job_that_another_process_was_told_of_stays_though_its_submit_is_refused(
+        self,
+    ) -> None:
+        for status, ends in ((400, "failed"), (429, "failed")):
+            with self.subTest(status=status), desk() as owner:
+                other, gate = Desk(owner.fake, owner.folder), threading.Event()
+                limited = (("retry-after", "20"),)
+                owner.fake.script("POST /v1/agent", Answer(status, NO, limited, gate=gate))
+                first = Background(owner, "research", query="q")
+                owner.fake.wait_for("POST /v1/agent", 1)
+                number = other.ok("research", query="q")["job_id"]
+                first.call.cancel()
+                gate.set()
+                self.assertTrue(owner.runtime.settle(WAIT_S))
+                self.assertEqual(job(other, number)["status"], ends)
+                other.runtime.close()
+
     def test_a_job_names_its_chat_and_tells_models_from_depths(self) -> None:
         with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
             gate = owner.fake.hold("POST /v1/agent")

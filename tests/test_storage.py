@@ -35,6 +35,7 @@ NEW_COLUMNS = (
     "extra_json TEXT",
     "event_id INTEGER",
     "digest VARCHAR",
+    "told INTEGER",
 )
 # How a child process begins: it waits until all of its kind are there.
 CHILD = f"""
@@ -1507,7 +1508,7 @@ class Jobs(WithFolder):
     def test_a_job_has_every_column_of_the_table(self) -> None:
         with self.store.reading() as db:
             columns = {row[1] for row in db.execute("PRAGMA table_info(research_jobs)")}
-        self.assertEqual({"event_id", *pro._JOB_COLUMNS}, columns)  # which nothing writes
+        self.assertEqual({"event_id", "told", *pro._JOB_COLUMNS}, columns)
 
     def test_jobs_of_the_same_response_are_two(self) -> None:
         first, second = self.add(response_id="resp_1"), self.add(response_id="resp_1")
