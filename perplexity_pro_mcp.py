@@ -3,7 +3,7 @@
 # requires-python = ">=3.10"
 # dependencies = []
 # ///
-"""The whole Perplexity API for any MCP client, in one auditable file without dependencies.
+"""Perplexity's answers, search, decisions and embeddings for any MCP client, in one auditable file.
 
 Run with no arguments and a pipe on standard input, this file is an MCP server; run with words, it
 is a command line over the same tools. It answers questions with sources, holds conversations, runs
