@@ -6205,7 +6205,7 @@ def read_vectors(body: Json, names: Sequence[str], combination: Combination) -> 
 #   in_progress -> lost                        a poll; the end of the process
 #   lost -> any end                            settle, a poll: it came after all
 #
-# Locks: Runtime._lock, held for moments and around nothing else; a store's writing turn.
+# Locks, in this order: a store's writing turn; Process.lock, held for moments, around nothing else.
 # Threads: one a call, MAX_WORKERS and some local ones; up to MAX_PARALLEL_PARTS a call for parts;
 # one at a time for upkeep; one for each set of vectors that is laid out.
 
