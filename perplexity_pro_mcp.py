@@ -1823,9 +1823,13 @@ def own_path(settings: Settings, name: str) -> Path:
     return Path(settings.data_dir, name)
 
 
-def stamp_of(*paths: Path) -> tuple[int, ...]:
-    """When files were last changed; 0 for one that is not there."""
-    return tuple(path.stat().st_mtime_ns if path.is_file() else 0 for path in paths)
+def stamp_of(settings: Settings, *names: str) -> tuple[int, ...]:
+    """When files of the data folder were last changed; 0 for one that is not there."""
+    found = dict.fromkeys(names, 0)
+    for name in names:  # every start asks, so no Path is made
+        with contextlib.suppress(OSError):
+            found[name] = os.stat(f"{settings.data_dir}/{name}").st_mtime_ns  # noqa: PTH116
+    return tuple(found.values())
 
 
 @contextlib.contextmanager
@@ -11753,7 +11757,7 @@ def logout(settings: Settings) -> str:
     """Forget the sign-in here, and at its server where that takes it; a sentence about both."""
     names, words = (_SIGN_IN, _LIST, _LOCK), "Signed out."
     made = signed_in(settings)
-    if any(stamp_of(*(own_path(settings, name) for name in names))):
+    if any(stamp_of(settings, *names)):
         with _locked(settings):
             for name in names:
                 with contextlib.suppress(OSError):
@@ -11917,7 +11921,7 @@ class Computer:
 
     def tools(self, *, fetch: bool = True) -> dict[str, Tool]:
         """The remote's tools, as they were listed last; none where nobody is signed in."""
-        stamp = stamp_of(*(own_path(self.settings, name) for name in (_SIGN_IN, _LIST)))
+        stamp = stamp_of(self.settings, _SIGN_IN, _LIST)
         if self.settings.computer and stamp != self._stamp:
             self._stamp, found, made = stamp, dict[str, Tool](), signed_in(self.settings)
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
@@ -13084,7 +13088,6 @@ class Screen:
 
     def __init__(self, out: TextIO | None, err: TextIO | None, settings: Settings) -> None:
         import io
-        import shutil
 
         self._out, self._err, self._key = out, err, find_key(settings).key or ""
         self._moving = ""  # the line that moves, as it stands
@@ -13093,7 +13096,6 @@ class Screen:
         self.links = settings.shows_links
         self._paints = self.watched and settings.colour
         self._moves = self.watched and not settings.dumb
-        self.width = max(20, min(MOST_COLUMNS, shutil.get_terminal_size().columns))
         for stream in (out, err):
             if isinstance(stream, io.TextIOWrapper):
                 # What a terminal cannot show is escaped rather than refused; a pipe gets UTF-8. A
@@ -13103,6 +13105,13 @@ class Screen:
                     stream.reconfigure(encoding="utf-8", newline="\n")
                 with contextlib.suppress(OSError, ValueError, AttributeError):
                     os.set_blocking(stream.fileno(), True)
+
+    @functools.cached_property
+    def width(self) -> int:
+        """Columns of the terminal; a server never asks."""
+        import shutil
+
+        return max(20, min(MOST_COLUMNS, shutil.get_terminal_size().columns))
 
     def data(self, text: str) -> None:
         """Write to standard output; a terminal gets no hidden characters."""

@@ -66,7 +66,7 @@ IMPORTS: dict[str, Collection[int]] = {
 ALIASES = {("urllib", "request", "urllib_request")}  # `request` is what chapter 6 offers
 OS: dict[str, Collection[int]] = {
     **each("O_CREAT O_EXCL O_RDONLY O_RDWR O_WRONLY open", {5}),
-    **each("chown fsync geteuid supports_dir_fd", {5}),
+    **each("chown fsync geteuid stat supports_dir_fd", {5}),
     **each("W_OK access fsencode isatty pathsep", {18}),
     **each("read set_blocking", {15, 18}),
     **each("dup dup2 pipe write _exit", {15}),

@@ -1258,6 +1258,7 @@ class Waiting(unittest.TestCase):
         err = Terminal()
         with mock.patch.dict(os.environ, {"COLUMNS": "60"}):
             screen = pro.Screen(Terminal(), err, pro.Settings())
+            self.assertEqual(screen.width, 60)
         screen.status("ask: 1 s, searching: \u5929\u6c17\u3068\u6c17\u6e29\u306b\u3064\u3044\u3066")
         screen.status("ask: 2 s")
         wide, narrow = err.getvalue().split("\r")[1:]
