@@ -6832,6 +6832,17 @@ def refusal_text(state: CapState, asked_nano: int) -> str:
 # ---- Sending
 
 
+def note_new_project(call: Call, name: str) -> None:
+    """Say that a call makes a project: its name may be a misspelt one."""
+    if name == DEFAULT_PROJECT:
+        return
+    with contextlib.suppress(ToolError), call.store.reading() as db:
+        if project_id(db, name) is None:
+            near = nearest(name, [str(row["name"]) for row in list_projects(db)])
+            hint = f"; did you mean {near}?" if near else "."
+            call.warn(f"Filed under {name} (new project){hint}")
+
+
 def paid_post(call: Call, plan: RequestPlan, project: str, *, fresh: bool = True) -> ParsedReply:
     """Send a paid request and wait for its reply; unless fresh, that of an identical one.
 
@@ -6840,6 +6851,7 @@ def paid_post(call: Call, plan: RequestPlan, project: str, *, fresh: bool = True
     if call.rehearses:
         raise Rehearsed(plan)
     key = "" if plan.send else call.key()
+    note_new_project(call, project)
     confirm_cost(call, [plan])
     own = PaidRequest(call, plan, project)
     request = call.runtime.join(own, call, fresh=fresh)
@@ -6878,6 +6890,7 @@ def paid_posts(
     if call.rehearses:
         raise Rehearsed(plans[0])
     key, ends_at = call.key(), min(call.deadline - _MARGIN_S, time.monotonic() + limit_s)
+    note_new_project(call, project)
     confirm_cost(call, plans)
     waiting, requests, changed = iter(plans), list[PaidRequest](), threading.Event()
 
@@ -8021,17 +8034,6 @@ WEB = Effects(open_world=True)
 LOCAL = Effects(read_only=True, idempotent=True, open_world=False)
 
 
-def note_new_project(call: Call, name: str) -> None:
-    """Say that a call makes a project: its name may be a misspelt one."""
-    if name == DEFAULT_PROJECT:
-        return
-    with contextlib.suppress(ToolError), call.store.reading() as db:
-        if project_id(db, name) is None:
-            near = nearest(name, [str(row["name"]) for row in list_projects(db)])
-            hint = f"; did you mean {near}?" if near else "."
-            call.warn(f"Filed under {name} (new project){hint}")
-
-
 def known_project(db: sqlite3.Connection, name: str) -> int:
     """The id of an existing project; 0 of the default one before its first use."""
     number = project_id(db, name)
@@ -8146,7 +8148,6 @@ def planned(
     """
     routing = routing_of(call.settings, args)
     plans = [plan_of(routing)]  # which refuses bad arguments
-    note_new_project(call, args.project)
     is_open = routing.mode == "dynamic" and routing.selected_by == "default"
     if not is_open or call.rehearses:
         plan = plans[0] if call.rehearses else priced(call, plans[0], args.project)
@@ -9369,7 +9370,6 @@ def _search_plan(args: SearchArgs) -> RequestPlan:
 )
 def do_search(call: Call, args: SearchArgs) -> SearchResult:
     project = args.project
-    note_new_project(call, project)
     plan = _search_plan(args)
     reply = paid_post(call, plan, project, fresh=args.again)
     hits, notes = reply.value

@@ -681,7 +681,7 @@ class Replies(unittest.TestCase):
                 "cost_usd": "0.00000692",
                 "cost_source": "computed",
                 "project": "acceptance-decide",
-                "warnings": [],
+                "warnings": ["Filed under acceptance-decide (new project)."],
                 "job_id": None,
                 "media_bytes": None,
             },

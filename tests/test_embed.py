@@ -309,7 +309,7 @@ class Indexing(EmbedTest):
                 **dict.fromkeys(KEYS[13:-1]),
                 "action": "index",
                 "project": "oven",
-                "warnings": [],
+                "warnings": ["Filed under oven (new project)."],
                 "embedded_chunks": 5,
                 "embedded_items": 5,
                 "skipped_items": 0,
@@ -324,6 +324,7 @@ class Indexing(EmbedTest):
         self.assertEqual(
             outcome.text,
             "Indexed 5 chunks of 5 items (0 skipped, 0 chunks remaining) in 1 request.\n"
+            "Warning: Filed under oven (new project).\n"
             "Usage: 114 tokens, cost 0.000000456 USD (reported), project oven.",
         )
         self.assertEqual(

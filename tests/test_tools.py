@@ -429,6 +429,15 @@ class Chats(unittest.TestCase):
                 ("ask", {"query": "q"}),
                 ("search", {"query": "q"}),
                 ("chat", {"action": "send", "title": "t", "message": "m"}),
+                ("research", {"query": "q", "again": True}),
+                (
+                    "decide",
+                    {"state": "x", "questions": {"a": {"type": "noul", "instructions": "?"}}},
+                ),
+                (
+                    "embed",
+                    {"action": "index", "source": "text", "items": [{"key": "k", "text": "t"}]},
+                ),
             )
             for tool, call in paid:
                 outcome = owner.run(tool, project=f"work{tool}", **call)
