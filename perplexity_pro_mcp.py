@@ -1330,14 +1330,6 @@ class Field(NamedTuple):
             return "texts"
         return _ON_A_TERMINAL.get(self.shape.kind, self.shape.kind)
 
-    @property
-    def place(self) -> str:
-        """What it is as a word without a flag: action, question, single, or nothing."""
-        if not self.arg.positional:
-            return ""
-        takes_all = self.shape.or_list or self.name in {"query", "message"}
-        return "action" if self.shape.choices else "question" if takes_all else "single"
-
 
 _ON_A_TERMINAL = {"boolean": "switch", "string": "text", "object": "json", "array": "json"}
 TOOLS: dict[str, Tool] = {}
@@ -10144,7 +10136,7 @@ _PRESETS = {
     "routing.",
     "Use it before naming a model in perplexity_ask or perplexity_chat, or to see what the default "
     "model and the depths are; use perplexity_usage for what was really spent. Cached for an hour "
-    "unless refresh; an older list is marked stale if Perplexity fails. Pages by offset.",
+    "unless refresh; an older list is marked stale.",
     cost="free",
     effects=Effects(read_only=True, open_world=True),
     examples=({"provider": "anthropic"},),
@@ -10486,8 +10478,7 @@ class HelpResult(NamedTuple):
     "Explain this server: which tool fits, one tool's arguments and examples, or a topic.",
     "Use it when unsure which perplexity_ tool to call, or after an invalid_request; use "
     "perplexity_models for live prices. index maps needs to tools; tool shows one tool's page; "
-    "topic is one of routing, costs, limits, citations, errors, projects, settings. Makes no "
-    "request and stores nothing.",
+    "topic is one of routing, costs, limits, citations, errors, projects, settings.",
     cost="free, local only",
     effects=LOCAL,
     examples=({"action": "tool", "name": "perplexity_search"}, {"action": "index"}),
