@@ -8281,7 +8281,7 @@ def run_warnings(run: Run, args: Any) -> list[str]:
 
 @tool(
     "Answer one question from the live web, with numbered sources.",
-    "Use it for a self-contained question; mostly seconds. Instead use perplexity_chat when "
+    "Use it for a self-contained question. Instead use perplexity_chat when "
     "follow-ups build on earlier turns, perplexity_research for long reports, perplexity_search "
     "for pages without an answer, perplexity_decide to judge text you have. Name at most one of "
     "depth, tier and model. Search filters replace a depth's own tools. A slow or long answer also "
