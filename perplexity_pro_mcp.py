@@ -8305,7 +8305,7 @@ def do_ask(call: Call, args: AskArgs) -> AskResult:
     try:
         reply = paid_post(call, plan, project, fresh=args.again)
     except ToolError as error:
-        raise likelier(error, _ODD_SCHEMA if args.json_schema else "") from None
+        raise likelier(call, args, error, _ODD_SCHEMA if args.json_schema else "") from None
     parsed: Json = None
     if args.json_schema:
         parsed, notes = answer_json_of(reply.value.answer)
@@ -8317,12 +8317,22 @@ def do_ask(call: Call, args: AskArgs) -> AskResult:
 _ODD_SCHEMA = "No argument is named: most likely the json_schema is invalid."
 
 
-def likelier(error: ToolError, advice: str) -> ToolError:
-    """A refusal that names nothing, with the likely cause; resending by itself would bill twice."""
-    unnamed = error.status == 404 or (error.status == 400 and "invalid request" in error.message)
-    if not advice or not unnamed:
+_LIST_LIMIT_S = 2.0  # for a list that only helps to say what was meant
+
+
+def likelier(call: Call, args: Any, error: ToolError, advice: str) -> ToolError:
+    """A refusal with its likely cause: a model that is not listed, else the one that is given."""
+    if error.status not in {400, 404}:
         return error
-    return ToolError(error.kind, f"{error.message} {advice}", status=error.status)
+    near, unnamed = None, error.status == 404 or "invalid request" in error.message
+    with contextlib.suppress(ToolError):
+        listed = catalog_of(call, refresh=False, limit_s=_LIST_LIMIT_S)[0] if args.model else []
+        names = [model.id for model in listed]
+        near = None if args.model in names else nearest(args.model or "", names)
+    if near:
+        advice = f"That model is not listed; did you mean {near}?"
+    text = f"{error.message} {advice}" if advice and (unnamed or near) else error.message
+    return ToolError(error.kind, text, status=error.status)
 
 
 def run_values(call: Call, args: Any, routing: Routing, reply: ParsedReply) -> dict[str, Any]:
@@ -8573,7 +8583,8 @@ def _send(call: Call, args: ChatArgs, project: str) -> ChatResult:
             "If the earlier response has expired, Perplexity cannot continue from it: send the "
             "same message again with replay true, which resends the stored history."
         )
-        raise likelier(error, advice if thread.continuation == "chained" else "") from None
+        advice = advice if thread.continuation == "chained" else ""
+        raise likelier(call, args, error, advice) from None
     chat_id = thread.chat_id
     if reply.value.status == "completed":
         chat_id = reply.stored

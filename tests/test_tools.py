@@ -423,6 +423,20 @@ class Chats(unittest.TestCase):
         self.assertNotIn("model", question)
         self.assertEqual(answer["sources"][0]["marker"], "[1]")
 
+    def test_a_refused_model_that_is_not_listed_is_told_with_the_nearest_one(self) -> None:
+        refusal = Answer(400, {"error": {"message": "Invalid model", "code": "invalid_model"}})
+        for tool, call in (
+            ("ask", {"query": "q"}),
+            ("chat", {"action": "send", "title": "t", "message": "m"}),
+        ):
+            with desk() as owner:
+                owner.fake.script("POST /v1/agent", refusal, refusal)
+                said = owner.refused(tool, model="openai/gpt-6-lun", **call)
+                self.assertIn("did you mean openai/gpt-6-luna?", said)
+                self.assertNotIn(
+                    "did you mean", owner.refused(tool, model="openai/gpt-6-luna", **call)
+                )
+
     def test_an_unknown_project_is_not_found_with_the_nearest_name_and_told_when_made(self) -> None:
         with desk() as owner:
             paid: tuple[tuple[str, dict[str, Json]], ...] = (
