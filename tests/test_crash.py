@@ -181,6 +181,9 @@ def answer_of(ended: Ended) -> dict[str, Any] | None:
     return next((result for result in found if not result["isError"]), None)
 
 
+LOOKING = threading.Lock()  # threads that patch the same limit would leave it patched
+
+
 class Properties(unittest.TestCase):
     """What holds after whatever happened."""
 
@@ -190,7 +193,7 @@ class Properties(unittest.TestCase):
         with sqlite3.connect(f"{desk.folder}/data/perplexity.db") as db:
             self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
         fake.finish_all()
-        with mock.patch.object(pro, "PENDING_LIFE_S", 0.0):
+        with LOOKING, mock.patch.object(pro, "PENDING_LIFE_S", 0.0):
             jobs = self.jobs(desk)
             for job in jobs:
                 seen = desk.ok("jobs", action="result", job_id=job["job_id"])
