@@ -15516,7 +15516,10 @@ def _llm_pieces(
     import llm
 
     settings = settings_now()
-    runtime = Runtime(settings._replace(key=key or settings.key, max_result_chars=sys.maxsize))
+    read, wrong = read_key(key) if key else (settings.key, "")
+    if wrong:
+        raise llm.ModelError(f"The key that llm gives {wrong}. Mend it: llm keys set perplexity")
+    runtime = Runtime(settings._replace(key=read, max_result_chars=sys.maxsize))
     screen, pieces = own_screen(settings), queue.SimpleQueue[str]()
     call = Call(runtime, declared, screen.note, patient=True)
     call.deadline = time.monotonic() + timeout_s
@@ -15559,6 +15562,9 @@ def _llm_answer(prompt: Any, streams: bool, response: Any, talk: Any, key: Any) 
     arguments = {"query": prompt.prompt, "instructions": prompt.system, "depth": preset, **options}
     declared = _llm_tool(preset, *_llm_turns(prompt, talk))
     if declared.handler is do_research:
+        if prompt.schema:
+            words = f"preset: {preset} writes a report and takes no schema; leave one of them out."
+            raise ToolError("invalid_request", words)
         arguments["wait_seconds"] = own.timeout
     elif prompt.schema:
         arguments["json_schema"] = prompt.schema

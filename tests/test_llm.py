@@ -197,6 +197,21 @@ class LlmModel(unittest.TestCase):
             self.answer(self.prompt(), key="pplx-another-key-0000000000000000")
         self.assertIn("key", str(caught.exception))
 
+    def test_a_key_of_llm_that_cannot_be_one_is_said_and_not_sent(self) -> None:
+        for key in ("pplx-one\npplx-two", "pplx-\u00e9", "pplx one"):
+            with self.subTest(key=key), self.assertRaises(Model) as caught:
+                self.answer(self.prompt(), key=key)
+            self.assertIn("llm keys set perplexity", str(caught.exception))
+            self.assertNotIn(key, str(caught.exception))
+        self.assertEqual(self.bodies(), [])
+
+    def test_a_schema_is_refused_where_the_preset_gives_a_report(self) -> None:
+        prompt = self.prompt(options={"preset": "high"}, schema={"type": "object"})
+        with self.assertRaises(Model) as caught:
+            self.answer(prompt)
+        self.assertIn("preset: high", str(caught.exception))
+        self.assertEqual(self.bodies(), [])
+
     def stopped(self, act: Any) -> str:
         """What comes of an answer when this is done while its request is on its way."""
         gate = self.fake.hold("POST /v1/agent")
