@@ -14683,8 +14683,10 @@ def _computer_task(call: tuple[str, dict[str, Json]], as_json: bool, scene: Cont
         while call[0]:
             declared = runtime.outside.tools().get(call[0])
             if declared is None:
-                why = "There is no such tool" if signed_in(settings) else "Nobody is signed in"
-                raise ToolError("authentication", f"{why}: {PROGRAM} computer login.")
+                if signed_in(settings):
+                    why = f"There is no such tool; {PROGRAM} computer tools lists them."
+                    raise ToolError("not_found", why)
+                raise ToolError("authentication", f"Nobody is signed in: {PROGRAM} computer login.")
             order = ParsedCommand(declared, call[1], {}, {})
             ended = _ended(order, runtime, screen)
             if ended.outcome.kind:
@@ -15560,10 +15562,12 @@ def _llm_answer(prompt: Any, streams: bool, response: Any, talk: Any, key: Any) 
     if isinstance(domains, str):
         options["domains"] = [name.strip() for name in domains.split(",")]
     arguments = {"query": prompt.prompt, "instructions": prompt.system, "depth": preset, **options}
-    declared = _llm_tool(preset, *_llm_turns(prompt, talk))
+    previous, turns = _llm_turns(prompt, talk)
+    declared = _llm_tool(preset, previous, turns)
     if declared.handler is do_research:
-        if prompt.schema:
-            words = f"preset: {preset} writes a report and takes no schema; leave one of them out."
+        if prompt.schema or len(turns) > 1:
+            what = "takes no schema" if prompt.schema else "continues no conversation"
+            words = f"preset: {preset} writes a report and {what}; leave one of them out."
             raise ToolError("invalid_request", words)
         arguments["wait_seconds"] = own.timeout
     elif prompt.schema:

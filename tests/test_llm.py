@@ -164,6 +164,14 @@ class LlmModel(unittest.TestCase):
         self.assertIn("pages read", self.errors.getvalue())
         self.assertEqual(self.events(), [("llm", "notes", "ok")])
 
+    def test_a_report_does_not_forget_a_conversation_in_silence(self) -> None:
+        said = types.SimpleNamespace(prompt=self.prompt("one"), text=lambda: "1", response_json={})
+        with self.assertRaises(Model) as caught:
+            talk = types.SimpleNamespace(responses=[said])
+            self.answer(self.prompt("two", options={"preset": "high"}), talk)
+        self.assertIn("continues no conversation", str(caught.exception))
+        self.assertEqual(self.bodies(), [])
+
     def test_the_asynchronous_model_answers_alike(self) -> None:
         async def pieces() -> str:
             run = self.waited.execute(self.prompt(), False, self.log, None, None)
