@@ -15510,9 +15510,10 @@ def _llm_tool(preset: Json, previous: str | None, turns: list[Json]) -> Tool:
 
 
 def _llm_pieces(
-    declared: Tool, arguments: dict[str, Json], key: str | None, timeout_s: float, *, streams: bool
+    asked: tuple[Tool, dict[str, Json]], key: Any, timeout_s: float, stopped: Any, *, streams: bool
 ) -> Iterator[Any]:
     """The answer piece by piece, then the result as a dict; llm's own error where there is none."""
+    declared, arguments = asked
     import queue
 
     import llm
@@ -15533,6 +15534,8 @@ def _llm_pieces(
                 with contextlib.suppress(queue.Empty):
                     yield pieces.get(timeout=_LLM_TICK_S)
                 runtime.beat()
+                if stopped:  # from another thread, which no Ctrl-C reaches
+                    raise KeyboardInterrupt
         except (KeyboardInterrupt, GeneratorExit) as stop:
             if runtime.busy():
                 screen.note("Stopping. The request is paid for, so its answer has 10 s to come.")
@@ -15553,8 +15556,9 @@ def _llm_pieces(
     yield outcome.structured
 
 
-def _llm_answer(prompt: Any, streams: bool, response: Any, talk: Any, key: Any) -> Iterator[Any]:
+def _llm_answer(asked: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
     """What llm shows of one prompt; usage, model, sources and cost go into its log."""
+    prompt, streams, response, talk, key = asked
     options = {name: value for name, value in prompt.options if value is not None}
     fields = [field for field in fields_of(LlmOptions) if field.name in options]
     own = LlmOptions(**{f.name: read_argument(f, options.pop(f.name)) for f in fields})
@@ -15574,7 +15578,8 @@ def _llm_answer(prompt: Any, streams: bool, response: Any, talk: Any, key: Any) 
         arguments["json_schema"] = prompt.schema
     shown, result = "", dict[str, Json]()
     streams = streams and not (own.spotlight or prompt.schema)
-    for piece in _llm_pieces(declared, arguments, key, own.timeout, streams=streams):
+    call = (declared, arguments)
+    for piece in _llm_pieces(call, key, own.timeout, stopped, streams=streams):
         if isinstance(piece, str):
             shown += piece
             yield piece
@@ -15625,18 +15630,26 @@ def _llm_plugin() -> Any:
         except llm.NeedsKeyException:
             return None  # then the key is looked for where the server finds it
 
-    def execute(_model: Any, *given: Any, **named: Any) -> Iterator[Any]:
+    def answered(asked: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
         try:
-            yield from _llm_answer(*given, *named.values())
+            yield from _llm_answer(asked, stopped)
         except ToolError as error:
             raise llm.ModelError(error.message) from None
 
-    async def execute_async(model: Any, *given: Any, **named: Any) -> Any:
-        pieces = execute(model, *given, **named)
-        piece = await asyncio.to_thread(next, pieces, None)
-        while piece is not None:
-            yield piece
+    def execute(_model: Any, *given: Any, **named: Any) -> Iterator[Any]:
+        return answered((*given, *named.values()), [])
+
+    async def execute_async(_model: Any, *given: Any, **named: Any) -> Any:
+        stopped = list[bool]()
+        pieces = answered((*given, *named.values()), stopped)
+        try:
             piece = await asyncio.to_thread(next, pieces, None)
+            while piece is not None:
+                yield piece
+                piece = await asyncio.to_thread(next, pieces, None)
+        except asyncio.CancelledError:
+            stopped.append(True)
+            raise
 
     common = {
         "model_id": LLM_MODEL,

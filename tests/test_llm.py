@@ -179,6 +179,22 @@ class LlmModel(unittest.TestCase):
 
         self.assertIn("](<https://", asyncio.run(pieces()))
 
+    def test_an_asynchronous_answer_that_is_cancelled_ends_and_is_kept(self) -> None:
+        gate = self.fake.hold("POST /v1/agent")
+
+        async def cancelled() -> None:
+            run = self.waited.execute(self.prompt(), False, self.log, None, None)
+            task = asyncio.ensure_future(run.__anext__())
+            await asyncio.to_thread(self.fake.wait_for, "POST /v1/agent", 1)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+
+        with mock.patch.object(pro, "EXIT_GRACE_S", 0.2):
+            asyncio.run(cancelled())
+        gate.set()
+        self.assertEqual(self.events()[0][:2], ("llm", "notes"))
+
     def test_what_cannot_be_done_is_one_sentence(self) -> None:
         cases: list[tuple[str, dict[str, Any], dict[str, str]]] = [
             ("recency: must be one of", {"recency": "decade"}, {}),
