@@ -2154,15 +2154,17 @@ def new_below(folder: str, name: str) -> Iterator[tuple[Path, typing.IO[bytes]]]
 
 
 # ==== 6. Network ==================================================================================
-# One request to the API over urllib: deadline, retries, size cap, no redirects, certificates always
-# verified. The opener holds a single handler, so that what it lacks cannot happen: no redirect, no
-# cookie, no other scheme, no proxy but the one in the settings. No message shows a proxy's address,
-# a redirect's target, a page of a gateway, or anything else with the key in it.
-# Touches outgoing sockets, and at most eight threads that look up names; relies on chapters 1 to 3.
+# One request over http.client: deadline, retries, size cap, certificates always verified. No
+# redirect is followed, no cookie kept and no proxy used but the one in the settings, since nothing
+# here would. No message shows a proxy's address, a redirect's target, a page of a gateway, or
+# anything else with the key in it.
+# Touches outgoing sockets, and a thread for a name that is looked up; relies on chapters 1 to 3.
 
 _ADDRESS_S = 1.0  # for each address but the last: a broken IPv6 route swallows packets in silence
 _LOOK_AGAIN_S = 0.2
 _BLOCK_BYTES = 1 << 18  # at once, so that the time is looked at in between
+_NAME_LIFE_S = 60  # an answer of the name service holds so long at most, unless it leads nowhere
+_ON_THIS_MACHINE = pattern(r"localhost|[0-9.]+|.*:.*")  # found without asking anybody
 
 
 class Outgoing(NamedTuple):
@@ -2199,11 +2201,32 @@ class Reply(NamedTuple):
 
 
 class _Failed(Exception):  # noqa: N818 - it ends an attempt and never leaves this chapter
-    """One attempt has failed; the retry rule decides what that means for the call."""
+    """One attempt has failed, by a `Cause`; the retry rule decides what that means for the call."""
 
-    def __init__(self, cause: Cause) -> None:
-        super().__init__()
-        self.cause = cause
+
+class Work:
+    """Something done in a thread of its own."""
+
+    def __init__(self, name: str, work: Callable[[], Any]) -> None:
+        self.over = threading.Event()
+        self._work = work
+        self._value: Any = None
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._value = self._work()
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            self._error = error
+        finally:
+            self.over.set()
+
+    def result(self) -> Any:
+        """What it returned; raises what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._value
 
 
 class _Exchange:
@@ -2215,10 +2238,16 @@ class _Exchange:
         from urllib.parse import urlsplit
 
         self.settings, self.key, self.outgoing, self.wait = settings, key, outgoing, wait
-        self.url = outgoing.url or settings.base_url + outgoing.path
-        self.host = urlsplit(self.url).hostname or ""
+        self.url = urlsplit(outgoing.url or settings.base_url + outgoing.path)
+        self.host = self.url.hostname or ""
         self.proxy = _proxy_for(settings, self.url)
-        self.payload = outgoing.content if outgoing.body is None else _payload(outgoing.body)
+        self.content = outgoing.content
+        if outgoing.body is not None:  # UTF-8 cannot hold half a character
+            self.content = json_text(outgoing.body).encode("utf-8", "replace")
+            if len(self.content) > MAX_BODY_BYTES:
+                most = f"{MAX_BODY_BYTES >> 20} MiB that the API takes"
+                what = f"The request is larger than the {most}; send less at once."
+                raise ToolError("invalid_request", what)
         self.read_s = outgoing.read_timeout_s or settings.read_timeout_s
         self.most_bytes = outgoing.most_bytes or MAX_REPLY_BYTES
 
@@ -2232,12 +2261,6 @@ class _Exchange:
         self.request_id: str | None = None
         self.limit(self.settings.connect_timeout_s)
 
-    def reach(self) -> None:
-        """The connection stands: the last moment at which to stop costs nothing."""
-        self.wait(0)
-        self.reached = True
-        self.limit(self.read_s)
-
     def limit(self, seconds: float) -> None:
         """What comes next, as a whole, may take so long."""
         self.ends = min(time.monotonic() + seconds, self.outgoing.deadline)
@@ -2249,21 +2272,10 @@ class _Exchange:
             raise TimeoutError
         return min(left, self.read_s) if self.reached else left
 
-    def failed(self, cause: Cause) -> _Failed:
-        """The end of this attempt."""
-        return _Failed(cause._replace(request_id=self.request_id))
-
     def too_large(self) -> _Failed:
         """The end of an attempt whose reply, or what it unpacks to, is more than is read."""
         what = f"The reply was larger than the {self.most_bytes / (1 << 20):.3g} MiB that are read"
-        return self.failed(Cause("unexpected_response", what, "ask for less at once", sent=True))
-
-    def log(self, number: int, outcome: object, again: str = "") -> None:
-        """A line about an attempt, with the id by which Perplexity can find it."""
-        took_ms = round(1000 * (time.monotonic() - self.began))
-        known = f"request {self.request_id or 'unknown'}, attempt {number}, {took_ms} ms{again}"
-        asked = f"{self.outgoing.method} {self.outgoing.path}"
-        note(self.settings, "INFO", f"{asked}: {outcome}, {known}")
+        return _Failed(Cause("unexpected_response", what, "ask for less at once", sent=True))
 
 
 # ---- The way to the API ----
@@ -2277,20 +2289,18 @@ class _Proxy(NamedTuple):
     authorization: str
 
 
-def _proxy_for(settings: Settings, url: str = "") -> _Proxy | None:
+def _proxy_for(settings: Settings, url: Any) -> _Proxy | None:
     """The proxy that the settings name for an address, if any; this machine's own have none."""
-    from urllib.parse import urlsplit
-
-    values, api = dict(settings.proxies), urlsplit(url or settings.base_url)
+    values = dict(settings.proxies)
     name = next((n for n in ("https_proxy", "all_proxy") if values.get(n)), None)
-    if name is None or api.scheme == "http":
+    if name is None or url.scheme == "http":
         return None
-    spelt = (f".{api.hostname}", f".{api.hostname}:{api.port or 443}")
-    for pattern in re.split(r"[,\s]+", values.get("no_proxy", "").lower()):
-        # `.example.org` and `*.example.org` are read as `example.org`, as most programs do.
-        domain = pattern.lstrip("*.")
-        if pattern == "*" or (domain and any(form.endswith(f".{domain}") for form in spelt)):
-            return None
+    words = re.split(r"[,\s]+", values.get("no_proxy", "").lower())
+    # `.example.org` and `*.example.org` are read as `example.org`, as most programs do.
+    ends = tuple(f".{word.lstrip('*.')}" for word in words if word.strip("*."))
+    spelt = (f".{url.hostname}", f".{url.hostname}:{url.port or 443}")
+    if "*" in words or any(form.endswith(ends) for form in spelt):
+        return None
     return read_proxy(name.upper(), values[name])
 
 
@@ -2336,36 +2346,25 @@ def _trusted() -> ssl.SSLContext:
     return context
 
 
-@functools.cache
-def _lookups() -> threading.Semaphore:
-    """How many names may be looked up at once: one that hangs holds its thread."""
-    return threading.Semaphore(8)
+@functools.lru_cache(maxsize=16)
+def _lookup(host: str, port: int, _: int) -> Work:
+    """A name being looked up; who asks within the same minute shares the thread and the answer."""
+    import socket
+
+    find = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    return Work("name lookup", find)
 
 
-def _resolved(exchange: _Exchange, address: tuple[str, int]) -> list[Any]:
+def _resolved(exchange: _Exchange, host: str, port: int) -> list[Any]:
     """What a name stands for; asked in a thread, since the system may take minutes to answer."""
     import socket
 
-    found: list[Any] = []
-    over = threading.Event()
-
-    def look_up() -> None:
-        try:
-            found.append(socket.getaddrinfo(*address, type=socket.SOCK_STREAM))
-        except (OSError, ValueError) as error:
-            found.append(error)
-        finally:
-            _lookups().release()
-            over.set()
-
-    if not _lookups().acquire(timeout=exchange.left_s()):
+    if _ON_THIS_MACHINE.fullmatch(host):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    asked = _lookup(host, port, int(time.monotonic()) // _NAME_LIFE_S)
+    if not asked.over.wait(exchange.left_s()):
         raise TimeoutError
-    threading.Thread(target=look_up, name="name lookup", daemon=True).start()
-    if not over.wait(exchange.left_s()):
-        raise TimeoutError
-    if isinstance(found[0], Exception):
-        raise found[0]
-    return list(found[0])
+    return list(asked.result())
 
 
 def _dialled(exchange: _Exchange, address: tuple[str, int], *_: Any) -> socket.socket:
@@ -2373,7 +2372,7 @@ def _dialled(exchange: _Exchange, address: tuple[str, int], *_: Any) -> socket.s
     import socket
 
     problem = OSError()
-    found = _resolved(exchange, address)
+    found = _resolved(exchange, *address)
     for number, (family, kind, protocol, _name, place) in enumerate(found, 1):
         left_s, others, sock = exchange.left_s(), len(found) - number, None
         try:
@@ -2389,20 +2388,23 @@ def _dialled(exchange: _Exchange, address: tuple[str, int], *_: Any) -> socket.s
     raise problem
 
 
-def _received(exchange: _Exchange, sock: Any, buffer: Any) -> Any:
+def _received(exchange: _Exchange, sock: Any, buffer: Any) -> int:
     """What arrives next; whoever wants to is asked now and then whether it is still wanted."""
     look, ends_at = exchange.outgoing.look, time.monotonic() + exchange.left_s()
-    while look:
-        sock.settimeout(max(0.001, min(_LOOK_AGAIN_S, ends_at - time.monotonic())))
+    while True:
+        left_s = min(exchange.left_s(), max(0.001, ends_at - time.monotonic()))
+        sock.settimeout(min(left_s, _LOOK_AGAIN_S) if look else left_s)
         try:
-            return sock.recv_into(buffer)
+            count: int = sock.recv_into(buffer)
         except TimeoutError:
-            look()
-            exchange.left_s()
-            if time.monotonic() >= ends_at:
+            if look is None or time.monotonic() >= ends_at:
                 raise
-    sock.settimeout(exchange.left_s())
-    return sock.recv_into(buffer)
+            look()
+        else:
+            exchange.room -= count
+            if exchange.room < 0:
+                raise exchange.too_large()
+            return count
 
 
 @functools.cache
@@ -2419,15 +2421,8 @@ def _response_class() -> Callable[..., Any]:
 
         def __init__(self, exchange: _Exchange, sock: Any, **named: Any) -> None:
             super().__init__(sock, **named)
-
-            def readinto(buffer: Any) -> int:
-                count: int = _received(exchange, sock, buffer)
-                exchange.room -= count
-                if exchange.room < 0:
-                    raise exchange.too_large()
-                return count
-
-            typing.cast("Any", self.fp).raw.readinto = readinto
+            reader: Any = self.fp
+            reader.raw.readinto = functools.partial(_received, exchange, sock)
 
         def _read_status(self) -> tuple[str, int, str]:
             """The status; one that only announces another (1xx) is passed over, as 100 is."""
@@ -2443,25 +2438,33 @@ def _connection_class() -> Callable[..., Any]:
     from http import client
 
     class Connection(client.HTTPConnection):
-        """One request; urllib hands over the exchange where it expects a timeout."""
+        """A connection for one request."""
 
-        def __init__(self, host: str, timeout: _Exchange, tls: ssl.SSLContext | None) -> None:
-            self.default_port = 443 if tls else 80
-            super().__init__(host)
-            self.exchange, self.tls = timeout, tls
-            vars(self)["_create_connection"] = functools.partial(_dialled, timeout)
-            vars(self)["response_class"] = functools.partial(_response_class(), timeout)
+        def __init__(self, exchange: _Exchange) -> None:
+            url, proxy = exchange.url, exchange.proxy
+            self.exchange, self.tls = exchange, url.scheme == "https"
+            self.default_port = 443 if self.tls else 80
+            super().__init__(proxy.address if proxy else exchange.host, None if proxy else url.port)
+            if proxy:
+                known = {"Proxy-Authorization": proxy.authorization} if proxy.authorization else {}
+                self.set_tunnel(exchange.host, url.port or self.default_port, known)
+            vars(self)["_create_connection"] = functools.partial(_dialled, exchange)
+            vars(self)["response_class"] = functools.partial(_response_class(), exchange)
 
         def connect(self) -> None:
+            """The moment before something is sent is the last at which to stop costs nothing."""
             super().connect()  # through the tunnel, where there is one
-            self.exchange.place = self.exchange.host
+            exchange = self.exchange
+            exchange.place = exchange.host
             if self.tls:
-                self.sock.settimeout(self.exchange.left_s())
+                self.sock.settimeout(exchange.left_s())
                 # A body that ends with the connection must not be cut unnoticed: no ragged ends.
-                self.sock = self.tls.wrap_socket(
-                    self.sock, server_hostname=self.exchange.host, suppress_ragged_eofs=False
+                self.sock = _trusted().wrap_socket(
+                    self.sock, server_hostname=exchange.host, suppress_ragged_eofs=False
                 )
-            self.exchange.reach()
+            exchange.wait(0)
+            exchange.reached = True
+            exchange.limit(exchange.read_s)
 
         def putrequest(self, *line: Any, **named: Any) -> None:
             super().putrequest(*line, **{**named, "skip_accept_encoding": True})
@@ -2478,23 +2481,27 @@ def _connection_class() -> Callable[..., Any]:
     return Connection
 
 
-@functools.cache
-def _opener() -> Any:
-    """urllib's opener with one handler: a connection for each of the two schemes."""
-    from urllib import request as urllib_request
-
-    class Handler(urllib_request.AbstractHTTPHandler):
-        def http_open(self, made: Any) -> Any:
-            return self.do_open(_connection_class(), made, tls=None)
-
-        def https_open(self, made: Any) -> Any:
-            return self.do_open(_connection_class(), made, tls=_trusted())
-
-        http_request = https_request = urllib_request.AbstractHTTPHandler.do_request_
-
-    opener = urllib_request.OpenerDirector()
-    opener.add_handler(Handler())
-    return opener
+def _opened(exchange: _Exchange, accept: str) -> Any:
+    """http.client's response as soon as its headers are there, whatever its status."""
+    outgoing, url = exchange.outgoing, exchange.url
+    headers = {"User-Agent": USER_AGENT, "Connection": "close", **dict(outgoing.headers)}
+    if not outgoing.url:
+        headers.update({"Authorization": f"Bearer {exchange.key}", "Accept": accept})
+        headers.update({"Content-Type": "application/json"} if exchange.content else {})
+    # Perplexity asks integrations to name themselves; other hosts have no business knowing.
+    if f"https://{exchange.host}" == DEFAULT_BASE_URL:
+        headers["X-Pplx-Integration"] = USER_AGENT
+    connection = _connection_class()(exchange)
+    try:
+        path = f"{url.path or '/'}{f'?{url.query}' if url.query else ''}"
+        connection.request(outgoing.method, path, exchange.content, headers)
+        response = connection.getresponse()
+    except BaseException:
+        connection.close()
+        raise
+    if connection.sock:  # only the response still needs it, and closes it at its own end
+        connection.sock.close()
+    return response
 
 
 # ---- What went wrong ----
@@ -2503,16 +2510,16 @@ def _opener() -> Any:
 @contextlib.contextmanager
 def _put_in_words(exchange: _Exchange) -> Iterator[None]:
     """Turn whatever the standard library raises for networks and replies into a cause."""
-    from urllib.error import URLError
-
     try:
         yield
     except (_Failed, ToolError):
         raise
     except Exception as error:  # noqa: BLE001 - of dozens of kinds, and some quote what they got
-        inner = error.reason if isinstance(error, URLError) else error
-        explain = _reply_cause if exchange.reached else _connect_cause
-        raise exchange.failed(explain(exchange, inner)) from None
+        if exchange.reached:
+            raise _Failed(_reply_cause(exchange, error)) from None
+        if not isinstance(error, TimeoutError):  # else the thread of a name may still be busy
+            _lookup.cache_clear()
+        raise _Failed(_connect_cause(exchange, error)) from None
 
 
 def _connect_cause(exchange: _Exchange, error: Any) -> Cause:
@@ -2563,8 +2570,7 @@ def _certificate_cause(host: str, error: ssl.SSLCertVerificationError) -> Cause:
     if sys.platform == "win32":
         todo = f"open https://{host} in Edge once, so that Windows fetches what it lacks"
     inspects = "if a proxy inspects this network's traffic, name its certificate file in"
-    todo = f"{inspects} SSL_CERT_FILE; {todo}"
-    return Cause("network_timeout", what, todo)
+    return Cause("network_timeout", what, f"{inspects} SSL_CERT_FILE; {todo}")
 
 
 def _reply_cause(exchange: _Exchange, error: Any) -> Cause:
@@ -2594,19 +2600,12 @@ def ready_to_send() -> None:
         import email.utils
         import http.client
         import random
-        import socket
         import ssl
-        import urllib.error
-        import urllib.request
-
-        _ = (decimal.Decimal, email.utils, http.client, random.random, socket.socket, ssl.SSLError)
-        _ = (urllib.error.URLError, urllib.request.Request)
+        import zlib
     except ImportError:
-        raise ToolError(
-            "internal_error",
-            "The Python installation changed while this program ran; nothing was sent. Start it "
-            "again.",
-        ) from None
+        what = "The Python installation changed while this program ran; nothing was sent."
+        raise ToolError("internal_error", f"{what} Start it again.") from None
+    _ = (decimal.Decimal, email.utils, http.client, random.random, ssl.SSLError, zlib.error)
 
 
 def request(
@@ -2635,47 +2634,37 @@ def opened(settings: Settings, outgoing: Outgoing) -> Iterator[Any]:
             exchange.limit(MAX_WAIT_S)  # only its silence is short
             yield response
     except _Failed as failed:
-        cause = failed.cause
+        cause: Cause = failed.args[0]
     else:
         return
     # What has been sent, only the caller knows whether to repeat.
     raise cause_error(cause._replace(todo="" if cause.sent else cause.todo), 1, is_free=True)
 
 
-def _payload(body: dict[str, Json]) -> bytes:
-    """The body as UTF-8; lone surrogates, which UTF-8 cannot hold, become question marks."""
-    try:
-        payload = json_text(body).encode("utf-8", "replace")
-    except (ValueError, TypeError, RecursionError):
-        what = "The request cannot be written as JSON; leave out infinite numbers and deep nesting."
-        raise ToolError("invalid_request", what) from None
-    if len(payload) > MAX_BODY_BYTES:
-        most = f"{MAX_BODY_BYTES >> 20} MiB"
-        what = f"The request is larger than the {most} that the API takes; send less at once."
-        raise ToolError("invalid_request", what)
-    return payload
-
-
 def _repeated(exchange: _Exchange, *, streaming: bool = False) -> Any:
     """The first attempt that succeeds; what may have been executed is repeated only if free."""
-    number = 1
+    outgoing, number = exchange.outgoing, 0
     while True:
+        number += 1
         exchange.begin()
+        reply, cause, pause_s = None, None, None
         try:
             reply = _attempted(exchange, streaming=streaming)
         except _Failed as failed:
-            cause = failed.cause
-        else:
-            exchange.log(number, exchange.status)
-            return reply
+            cause = failed.args[0]._replace(request_id=exchange.request_id)
         # Out here, so that neither a traceback nor Cancelled drags the failed attempt along.
-        pause_s = _pause_s(exchange, cause, number)
+        if cause:
+            pause_s = _pause_s(exchange, cause, number)
+        outcome = (cause.status or cause.what) if cause else exchange.status
         again = "" if pause_s is None else f", again in {pause_s:.1f} s"
-        exchange.log(number, cause.status or cause.what, again)
+        facts = f"request {exchange.request_id or 'unknown'}, attempt {number}, "
+        facts += f"{round(1000 * (time.monotonic() - exchange.began))} ms{again}"
+        note(exchange.settings, "INFO", f"{outgoing.method} {outgoing.path}: {outcome}, {facts}")
+        if cause is None:
+            return reply
         if pause_s is None:
-            raise cause_error(cause, number, is_free=exchange.outgoing.is_free)
+            raise cause_error(cause, number, is_free=outgoing.is_free)
         exchange.wait(pause_s)
-        number += 1
 
 
 def _pause_s(exchange: _Exchange, cause: Cause, number: int) -> float | None:
@@ -2687,40 +2676,15 @@ def _pause_s(exchange: _Exchange, cause: Cause, number: int) -> float | None:
     import random
 
     settings, outgoing = exchange.settings, exchange.outgoing
-    safe, longest_s = outgoing.is_free or not cause.sent, settings.max_retry_wait_s
-    hopeless = number >= settings.max_attempts or (cause.after_s or 0) > longest_s
-    if hopeless or not (cause.again and safe):
+    longest_s, asked_s = settings.max_retry_wait_s, cause.after_s
+    is_safe = cause.again and (outgoing.is_free or not cause.sent)
+    if not is_safe or number >= settings.max_attempts or (asked_s or 0) > longest_s:
         return None
     # Calls that were refused together must not come back together, hence the dice.
     dice = random.random()  # noqa: S311 - spreads load, guards nothing
     backoff_s = 2 ** (number - 1) * (0.5 + dice)
-    pause_s = min(backoff_s if cause.after_s is None else cause.after_s + dice / 2, longest_s)
+    pause_s = min(backoff_s if asked_s is None else asked_s + dice / 2, longest_s)
     return pause_s if time.monotonic() + pause_s < outgoing.deadline else None
-
-
-def _opened(exchange: _Exchange, accept: str) -> Any:
-    """urllib's response as soon as its headers are there, whatever its status."""
-    from urllib import request as urllib_request
-
-    outgoing, proxy = exchange.outgoing, exchange.proxy
-    headers = {"Authorization": f"Bearer {exchange.key}", "Accept": accept}
-    headers = {**(dict(outgoing.headers) if outgoing.url else headers), "User-Agent": USER_AGENT}
-    if exchange.payload is not None and not outgoing.url:
-        headers["Content-Type"] = "application/json"
-    # Perplexity asks integrations to name themselves; other hosts have no business knowing.
-    if f"https://{exchange.host}" == DEFAULT_BASE_URL:
-        headers["X-Pplx-Integration"] = USER_AGENT
-    if proxy and proxy.authorization:
-        headers["Proxy-Authorization"] = proxy.authorization
-    made = urllib_request.Request(  # noqa: S310 - checked
-        exchange.url,
-        typing.cast("Any", exchange.payload),
-        headers,
-        method=outgoing.method,
-    )
-    if proxy:
-        made.set_proxy(proxy.address, "http")
-    return _opener().open(made, timeout=exchange)
 
 
 def _whole_reply(exchange: _Exchange, response: Any) -> bytes:
@@ -2770,7 +2734,7 @@ def _attempted(exchange: _Exchange, *, streaming: bool) -> Any:
     body = _body_of(exchange, raw) if well else None
     # A failed run is a snapshot with a status of its own; any other error is the request's.
     if not well or (isinstance(body, dict) and body.get("error") and "status" not in body):
-        raise exchange.failed(status_cause(status, raw, exchange.key, headers["Retry-After"]))
+        raise _Failed(status_cause(status, raw, exchange.key, headers["Retry-After"]))
     elapsed_ms = round(1000 * (time.monotonic() - exchange.began))
     return Reply(status, body, exchange.request_id, elapsed_ms)
 
@@ -2783,7 +2747,7 @@ def _body_of(exchange: _Exchange, raw: bytes) -> Json:
         what = "a web page" if raw.lstrip()[:1] == b"<" else "something that is not JSON"
     what = f"Perplexity, or a gateway before it, answered with {what if raw.strip() else 'nothing'}"
     cause = Cause("unexpected_response", what, MEND_NETWORK, sent=True, status=exchange.status)
-    raise exchange.failed(cause)
+    raise _Failed(cause)
 
 
 # ---- Event streams ----
@@ -2817,7 +2781,7 @@ def stream(
                 if event["type"] in LAST_EVENTS:
                     return
     except _Failed as failed:
-        cause = failed.cause
+        cause = failed.args[0]
     raise cause_error(cause._replace(request_id=exchange.request_id), 1, is_free=False)
 
 
@@ -6256,31 +6220,6 @@ class RequestPlan(NamedTuple):
     send: "Callable[[PaidRequest], Reply] | None" = (
         None  # sends it to another server, for no dollars
     )
-
-
-class Work:
-    """Something done in a thread of its own."""
-
-    def __init__(self, name: str, work: Callable[[], Any]) -> None:
-        self.over = threading.Event()
-        self._work = work
-        self._value: Any = None
-        self._error: BaseException | None = None
-        threading.Thread(target=self._run, name=name, daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            self._value = self._work()
-        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
-            self._error = error
-        finally:
-            self.over.set()
-
-    def result(self) -> Any:
-        """What it returned; raises what it raised."""
-        if self._error is not None:
-            raise self._error
-        return self._value
 
 
 class Process:

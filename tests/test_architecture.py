@@ -57,13 +57,10 @@ IMPORTS: dict[str, Collection[int]] = {
     "ssl": {6, 18},
     "stat": {5},
     "tomllib": {17},
-    "urllib.error": {6},
     "urllib.parse": ALL,
-    "urllib.request": {6},
     "webbrowser": {16},
     "zlib": {6},
 }
-ALIASES = {("urllib", "request", "urllib_request")}  # `request` is what chapter 6 offers
 OS: dict[str, Collection[int]] = {
     **each("O_CREAT O_EXCL O_RDONLY O_RDWR O_WRONLY open", {5}),
     **each("chown fsync geteuid stat supports_dir_fd", {5}),
@@ -101,7 +98,7 @@ ON_DISK = each(
     {5, 9},
 )
 LOOKS = {(18, name) for name in ("exists", "is_dir", "is_file", "resolve", "stat")}
-OPENS = {(6, "_opener().open"), (16, "webbrowser.open")}  # a request, and the user's browser
+OPENS = {(16, "webbrowser.open")}  # the user's browser
 NAMES: dict[str, Collection[int]] = {"open": {5}, "print": {18}, "input": {18}}
 NEVER = {"eval", "exec", "compile", "__import__", "breakpoint", "globals", "locals", "__builtins__"}
 NEVER |= {"__loader__", "__spec__", "__globals__", "__subclasses__", "__code__", "__closure__"}
@@ -173,8 +170,7 @@ def imports(node: ast.AST) -> Iterator[tuple[str, str | None]]:
         package = node.module or "."
         for name in node.names:
             nested = f"{package}.{name.name}" in IMPORTS
-            named = name.asname if (package, name.name, name.asname) not in ALIASES else None
-            yield f"{package}.{name.name}" if nested else package, named
+            yield f"{package}.{name.name}" if nested else package, name.asname
 
 
 def breaches(source: str) -> list[str]:

@@ -232,18 +232,12 @@ class Sent(NetworkCase):
         self.send("GET", "/models")
         self.assertEqual(self.fake.requests[0].path, "/v1/models")
 
-    def test_a_body_that_is_no_json_or_too_large_is_refused_and_nothing_is_sent(self) -> None:
-        deep: Any = []
-        for _ in range(100_000):
-            deep = [deep]
+    def test_a_body_that_is_too_large_is_refused_and_nothing_is_sent(self) -> None:
         with mock.patch.object(pro, "MAX_BODY_BYTES", 100):
-            for value in (float("nan"), float("inf"), {1, 2}, deep, "a" * 89):
-                error = self.failed_post(body={"query": value})
-                self.assertEqual((error.kind, error.sent), ("invalid_request", False))
+            error = self.failed_post(body={"query": "a" * 89})
+            self.assertEqual((error.kind, error.sent), ("invalid_request", False))
             self.assertEqual(self.pauses, [])
             self.post(body={"query": "a" * 88})
-        while deep:  # taking it down in one go would overflow the stack of some versions
-            deep = deep[0]
 
     def test_a_path_key_or_host_that_http_cannot_carry_is_refused_unquoted(self) -> None:
         for path in ("/a b", "/a\r\nX-Evil: 1", "/caf\u00e9", "/a\x00", "/\ud800"):
@@ -891,6 +885,27 @@ class Names(NetworkCase):
         self.settings = settings
         self.assertEqual(self.get().status, 200)
 
+    def test_a_name_is_asked_for_once_a_while_and_anew_after_a_failure(self) -> None:
+        port = int(self.fake.url.rpartition(":")[2])
+        asked: list[str] = []
+
+        def resolve(*_: Any, **__: Any) -> list[Any]:
+            asked.append(threading.current_thread().name)
+            if len(asked) == 1:
+                raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+        with mock.patch.object(socket, "getaddrinfo", resolve):
+            for base in (f"http://127.0.0.1:{port}", f"http://localhost:{port}"):
+                asked[:] = [""]
+                self.settings = self.settings._replace(base_url=base)
+                self.get()
+                self.assertEqual(asked, ["", threading.current_thread().name])
+            asked.clear()
+            self.settings = self.settings._replace(base_url=f"http://api.example:{port}")
+            self.assertEqual([self.get().status for _ in range(3)], [200] * 3)
+            self.assertEqual(asked, ["name lookup"] * 2)
+
 
 class Logging(NetworkCase):
     def lines(self, call: Callable[[], object], level: str) -> list[str]:
@@ -1078,11 +1093,15 @@ class Proxies(NetworkCase):
             "api.example.org:1", "ample.org", "example.org.evil", "www.api.example.org", "", ",",
             ".",
         )  # fmt: skip
+        unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        self.entered(mock.patch.object(socket, "getaddrinfo", side_effect=unknown))
+        self.settings = pro.Settings(base_url="https://api.example.org:8443", max_attempts=1)
         for no_proxy in (*direct, *proxied):
+            values = (("https_proxy", "http://proxy.example:1"), ("no_proxy", no_proxy))
+            self.settings = self.settings._replace(proxies=values)
+            place = "api.example.org" if no_proxy in direct else "the proxy in HTTPS_PROXY"
             with self.subTest(no_proxy):
-                values = (("https_proxy", "http://127.0.0.1:1"), ("no_proxy", no_proxy))
-                settings = pro.Settings(base_url="https://api.example.org:8443", proxies=values)
-                self.assertEqual(pro._proxy_for(settings) is None, no_proxy in direct)
+                self.assertIn(f"The name of {place} could", self.failed_post().message)
 
     def test_only_the_settings_say_whether_the_proxy_is_passed_by(self) -> None:
         api = self.raw(sends(OK), tls=True)
