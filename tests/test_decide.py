@@ -73,9 +73,9 @@ def replied(body: Any, **arguments: Any) -> dict[str, Any]:
 
 def answered(question: Any, answer: Any) -> dict[str, Any]:
     """The answers and warnings for one question named q that gets this answer."""
-    panel = pro.read_decisions({"answers": {"q": answer}}, pro.checked_questions({"q": question}))
-    answers: dict[str, Any] = pro.jsonable(panel.answers)
-    return {"answers": answers, "warnings": pro.flaw_warnings(panel.flaws)}
+    asked = pro.checked_questions({"q": question})
+    found, wrong = pro.read_decisions({"answers": {"q": answer}}, asked)
+    return {"answers": pro.jsonable(found), "warnings": pro.flaw_warnings(wrong)}
 
 
 # ---- pictures
@@ -454,10 +454,9 @@ class Arguments(unittest.TestCase):
             ({"type": "score", "criteria": ["a", None]}, "every level"),
         ]
         for question, words in wrong:
-            with self.assertRaises(pro.ToolError, msg=question) as caught:
-                pro.checked_questions({**YES, "the bad one": question})
-            self.assertIn("questions: 'the bad one': ", caught.exception.message)
-            self.assertIn(words, caught.exception.message)
+            text = self.refusal(questions={**YES, "the bad one": question})
+            self.assertIn("questions: 'the bad one': ", text)
+            self.assertIn(words, text)
         text = self.refusal(questions={**YES, "the bad one": {"type": "noul"}})
         self.assertIn("'the bad one': noul needs", text)
 
@@ -612,34 +611,39 @@ class Weights(unittest.TestCase):
             self.assertEqual(owner.fake.requests, [])
         self.assertIn("questions of one request 1", text)
         with self.assertRaises(pro.ToolError) as caught:
-            pro.checked_weight(250_676, 16_384, 116)
+            pro.decision_tokens(250_676, 16_384, {})
         self.assertIn("images 16384", caught.exception.message)
-        self.assertEqual(pro.checked_weight(262_143, 0, 0), 262_143)
+        none = pro.decision_tokens(0, 0, {})
+        self.assertEqual(pro.decision_tokens(262_143 - none, 0, {}), 262_143)
         with self.assertRaises(pro.ToolError):
-            pro.checked_weight(262_144, 0, 0)
+            pro.decision_tokens(262_144 - none, 0, {})
 
     def test_there_is_an_upper_bound_in_characters(self) -> None:
         with desk() as owner:
             text = owner.refused("decide", state="a" * 1_200_001, questions=YES)
         self.assertIn("state: must be at most 1200000 characters, not 1200001", text)
 
-    def test_the_time_to_wait_grows_with_questions_state_and_bytes(self) -> None:
-        self.assertAlmostEqual(pro.decide_timeout_s(1, 0, 0), 10.1)
-        self.assertAlmostEqual(pro.decide_timeout_s(128, 0, 0), 22.8)
-        for tokens, seconds in ((65_000, 3.9), (146_000, 10), (251_000, 22.9)):
-            self.assertGreater(pro.decide_timeout_s(1, tokens, 0), 1.9 * seconds)
-        self.assertLess(pro.decide_timeout_s(128, 262_143, 0), 65)
-        self.assertAlmostEqual(pro.decide_timeout_s(1, 0, 30_000_000), 40.1)
-
-    def test_each_part_gets_the_time_that_its_own_questions_take(self) -> None:
+    def times(self, **arguments: Any) -> list[float]:
+        """How long each request of a call waits for its reply."""
         with desk() as owner:
             call = owner.call("decide")
-            args = pro.read_arguments(call.declared, {"state": "x", "questions": many(130)})
-            parts, _ = pro._decide_parts(owner.settings, args)
-        tokens = [2 + pro.questions_estimate(part.questions) for part in parts]
-        times = [part.plan.read_timeout_s or 0 for part in parts]
-        self.assertAlmostEqual(times[0], 22.8 + 0.00015 * tokens[0], delta=0.1)
-        self.assertAlmostEqual(times[1], 10.2 + 0.00015 * tokens[1], delta=0.1)
+            pro.run_tool(call, {"state": "x", **arguments})
+            return [request.plan.read_timeout_s or 0 for request in call.requests]
+
+    def test_the_time_to_wait_grows_with_questions_state_and_bytes(self) -> None:
+        self.assertAlmostEqual(self.times(questions=many(1))[0], 10.1, delta=0.1)
+        self.assertAlmostEqual(self.times(questions=many(128))[0], 22.8, delta=2)
+        for tokens, seconds in ((65_000, 3.9), (146_000, 10), (251_000, 22.9)):
+            state = self.PROSE * int(tokens * 4.34 / len(self.PROSE))
+            self.assertGreater(self.times(state=state, questions=YES)[0], 1.9 * seconds)
+        filler = chunk(b"teXt", bytes(3 << 20))
+        data = png(64, 64)[:-12] + filler + png(64, 64)[-12:]
+        url = f"data:image/png;base64,{base64.b64encode(data).decode()}"
+        self.assertAlmostEqual(self.times(questions=YES, images=[url])[0], 10.1 + 4.2, delta=0.1)
+
+    def test_each_part_gets_the_time_that_its_own_questions_take(self) -> None:
+        first, second = self.times(questions=many(130))
+        self.assertAlmostEqual(first - second, 126 * (0.1 + 96 * 0.00015), delta=0.5)
 
     def test_both_wordings_of_the_apis_own_refusal_become_one_clear_sentence(self) -> None:
         wordings = {
@@ -872,12 +876,12 @@ class Replies(unittest.TestCase):
                 with self.subTest(key=key, replacement=replacement):
                     try:
                         asked = pro.checked_questions(TICKET["questions"])
-                        panel = pro.read_decisions(reply, asked)
+                        answers, _ = pro.read_decisions(reply, asked)
                     except pro.ToolError:
                         continue
                     pro.decisions_usage(reply, "pplx-decider-v1.2")
-                    self.assertIsInstance(pro.decisions_text(panel.answers), str)
-                    json.dumps(pro.jsonable(panel.answers), allow_nan=False)
+                    self.assertIsInstance(pro.decisions_text(answers), str)
+                    json.dumps(pro.jsonable(answers), allow_nan=False)
 
 
 class Costs(unittest.TestCase):
@@ -1133,6 +1137,18 @@ class Parts(unittest.TestCase):
         self.assertIn("urgent", kept["answers"])
         self.assertIn("severity", kept["answers"])
         self.assertEqual(kept["usage"]["cost_source"], "computed")
+
+    def test_a_late_reply_without_answers_is_a_job_that_failed_and_says_why(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="1.5") as owner:
+            owner.fake.always(ROUTE, Answer(200, {"usage": {"input_tokens": 50}}))
+            gate = owner.fake.hold(ROUTE)
+            job_id = owner.run("decide", **TICKET).structured["job_id"]
+            gate.set()
+            self.assertTrue(owner.runtime.settle(WAIT_S))
+            (job,) = owner.ok("jobs", action="list")["jobs"]
+            self.assertEqual((job["job_id"], job["status"]), (job_id, "failed"))
+            self.assertIn("list of decisions", owner.run("jobs", action="result", job_id=1).text)
+            self.assertEqual(owner.events()[0]["cost_nano_usd"], 1000)
 
     def test_when_the_time_is_over_late_parts_become_jobs_and_unsent_ones_are_named(self) -> None:
         settings = {"PERPLEXITY_MAX_RESULT_CHARS": "100000", "PERPLEXITY_WAIT_SECONDS": "2"}
