@@ -5880,17 +5880,6 @@ _MAX_BATCH_BYTES = 120_000
 _ENCODINGS = {"int8": "base64_int8", "binary": "base64_binary"}
 
 
-class IndexPlan(NamedTuple):
-    """What an index call has to do."""
-
-    taken: list[Chunk]  # those it embeds
-    pending: int  # chunks without a current vector, the taken ones included
-    growth: int  # by how many chunks the store will have grown
-    current: int  # texts whose vectors are all there
-    tails: dict[str, int]  # texts that have become shorter, with the chunks they have now
-    too_long: list[str]  # texts of which a part is left out, by name
-
-
 def without_key(text: str, key: str | None) -> str:
     """The text without this program's key; what is merely shaped like a key is content."""
     return text.replace(key, REDACTED) if key and len(key) >= MIN_SECRET_CHARS else text
@@ -5902,11 +5891,8 @@ def checked_size(dimensions: int | None, model: str | None) -> int | None:
     # A multiple of 8 because binary vectors are whole bytes.
     if dimensions is None or (MIN_DIMENSIONS <= dimensions <= high and dimensions % 8 == 0):
         return dimensions
-    whose = f" for {model}" if model else ""
-    raise invalid(
-        "dimensions",
-        f"must be a whole number from {MIN_DIMENSIONS} to {high}{whose}, a multiple of 8.",
-    )
+    span = f"from {MIN_DIMENSIONS} to {high}{f' for {model}' if model else ''}"
+    raise invalid("dimensions", f"must be a whole number {span}, a multiple of 8.")
 
 
 def checked_combination(
@@ -5931,53 +5917,20 @@ def chunk_name(chunk: Chunk) -> str:
     return f"{named}, chunk {chunk.chunk_index}" if chunk.chunk_index else named
 
 
-def checked_texts(entries: list[dict[str, Json]] | None) -> dict[str, str]:
-    """The texts to index by their keys; a refusal names the entry by its place."""
-    if not entries:
-        raise invalid("items", f"1 to {MAX_ITEMS} objects with key and text are required.")
-    texts: dict[str, str] = {}
+def checked_items(entries: list[dict[str, Json]]) -> list[dict[str, Json]]:
+    """The texts to index, each with its key; a refusal names the entry by its place."""
+    items: dict[str, dict[str, Json]] = {}
     for place, given in enumerate(entries, 1):
         entry = {"key": text_hash(str(given.get("text")))[:16], **given}  # or a key of its own
-        problem = "each key is used once" if entry.get("key") in texts else ""
+        problem = "each key is used once" if entry["key"] in items else ""
         for name, most in (("text", MAX_ITEM_CHARS), ("key", MAX_KEY_CHARS)):
             text = entry.get(name)
             if not isinstance(text, str) or not text.strip() or len(text) > most:
                 problem = f"each {name} is non-blank and at most {most} characters"
         if problem:
-            raise invalid("items", f"{problem}; entry {place} is not so.")
-        texts[entry["key"]] = entry["text"]
-    return texts
-
-
-def index_plan(
-    source: str,
-    texts: Iterable[tuple[str, int | None, str]],
-    stored: Mapping[str, Mapping[int, str]],
-    limit: int,
-) -> IndexPlan:
-    """What to embed: all that whole texts lack, until that is `limit` chunks; at least of one."""
-    taken: list[Chunk] = []
-    tails: dict[str, int] = {}
-    too_long: list[str] = []
-    current = pending = growth = 0
-    for ref, number, text in texts:
-        pieces, is_cut = chunks_of(text)
-        known, hashes = stored.get(ref, {}), list(map(text_hash, pieces))
-        owner = (number if source == "chat" else None, number if source == "job" else None)
-        chunks = [
-            Chunk(source, ref, *owner, at, piece, hashes[at])
-            for at, piece in enumerate(pieces)
-            if known.get(at) != hashes[at]
-        ]
-        if known and max(known) >= len(pieces):
-            tails[ref] = len(pieces)
-        current += not chunks
-        pending += len(chunks)
-        if chunks and len(taken) < limit:
-            taken += chunks
-            growth += len(pieces) - len(known)
-            too_long += [chunk_name(chunks[0]).partition(", chunk ")[0]] if is_cut else []
-    return IndexPlan(taken, pending, growth, current, tails, too_long)
+            raise ValueError(f"{problem}; entry {place} is not so")
+        items[entry["key"]] = entry
+    return list(items.values())
 
 
 def size_bytes_of(text: str) -> int:
@@ -6002,40 +5955,39 @@ def batches_of(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
 
 def embed_body(texts: list[str], combination: Combination) -> dict[str, Json]:
     """The body of an embedding request; the full size is what the API returns unasked."""
-    full = combination.dimensions == EMBED_SIZES[combination.model]
+    model, size, encoding = combination
+    given = None if size == EMBED_SIZES[model] else size
     return _present(
-        model=combination.model,
-        input=texts,
-        dimensions=None if full else combination.dimensions,
-        encoding_format=_ENCODINGS[combination.encoding],
+        model=model, input=texts, dimensions=given, encoding_format=_ENCODINGS[encoding]
     )
 
 
 def read_vectors(body: Json, names: Sequence[str], combination: Combination) -> list[bytes]:
     """One vector for each name, placed by its index; anything else refuses them all."""
     found: dict[int, bytes] = {}
-    try:
-        for entry in list_in(body, "data"):
-            # Replies come in any order; an entry without its number could be anybody's.
-            place = count_of(entry.get("index")) if isinstance(entry, dict) else None
-            if place is None or place >= len(names):
-                raise ValueError(f"it has a vector that belongs to none of {len(names)} texts.")
-            if place in found:
-                raise ValueError(f"it has two vectors for {names[place]}.")
-            try:
-                found[place] = read_vector(entry.get("embedding"), combination)
-            except ValueError as error:
-                raise ValueError(f"{names[place]}: {error}") from None
-        for place, name in enumerate(names):
-            if place not in found:
-                raise ValueError(f"it has no vector for {name}.")
-    except ValueError as error:
+    problem = ""
+    for entry in list_in(body, "data"):
+        # Replies come in any order; an entry without its number could be anybody's.
+        place = count_of(entry.get("index")) if isinstance(entry, dict) else None
+        if place is None or place >= len(names):
+            problem = problem or f"it has a vector that belongs to none of {len(names)} texts."
+            continue
+        if place in found:
+            problem = problem or f"it has two vectors for {names[place]}."
+        try:
+            found[place] = read_vector(entry.get("embedding"), combination)
+        except ValueError as error:
+            problem = problem or f"{names[place]}: {error}"
+            found[place] = b""
+    lacking = (f"it has no vector for {n}." for at, n in enumerate(names) if at not in found)
+    problem = problem or next(lacking, "")
+    if problem:
         raise ToolError(
             "unexpected_response",
-            f"The API's reply cannot be used: {error} Nothing of this request was stored, and it "
-            "may have been billed; see perplexity_usage before you repeat it.",
+            f"The API's reply cannot be used: {problem} Nothing of this request was stored, and "
+            "it may have been billed; see perplexity_usage before you repeat it.",
             sent=True,
-        ) from None
+        )
     return [found[place] for place in range(len(names))]
 
 
@@ -9523,6 +9475,7 @@ class EmbedArgs(NamedTuple):
                 ("key", "Your id; a known one is replaced"),
                 ("text", "The text"),
             ),
+            check=checked_items,
         ),
     ] = None
     top_k: Annotated[int, Arg("search: most hits", low=1, high=MAX_HITS)] = 5
@@ -9553,7 +9506,9 @@ class EmbedResult(NamedTuple):
     requests: Annotated[int | None, "index, search: requests made"] = None
     input_tokens: Annotated[int | None, "index, search: tokens billed"] = None
     cost_usd: Annotated[str | None, "Exact sum of the known costs, null without any"] = None
-    cost_source: Annotated[str | None, "reported, computed, mixed, or none when unknown"] = None
+    cost_source: Annotated[CostSource | None, "reported, computed, mixed, or none when unknown"] = (
+        None
+    )
     calls_cost_unknown: Annotated[int | None, "Requests of unknown cost"] = None
     candidates: Annotated[int | None, "search: chunks compared"] = None
     hits: Annotated[list[dict[str, Json]] | None, "search: the most similar chunks, best first"] = (
@@ -9568,15 +9523,23 @@ class EmbedResult(NamedTuple):
     untrusted: Json = UNTRUSTED
 
     def text(self) -> str:
-        said = f"{_embed_text(self)}\n{warning_lines(self.warnings)}"
-        if not self.requests:
-            return said.rstrip("\n")
-        source = typing.cast("CostSource", self.cost_source)
-        spend = Spend(self.input_tokens, None, self.input_tokens, self.cost_usd, source)
-        return f"{said}{spend_text(spend, self.project)}"
-
-
-# ---- embed: in words
+        groups = list(map(_group_text, self.groups or ())) or ["Nothing is indexed."]
+        left = [counted(self.unindexed_chat, "chat message"), counted(self.unindexed_job, "job")]
+        none = f"No hits; {counted(self.candidates, 'chunk')} compared."
+        said = {
+            "index": f"Indexed {counted(self.embedded_chunks, 'chunk')} of "
+            f"{counted(self.embedded_items, 'item')} ({self.skipped_items} skipped, "
+            f"{counted(self.remaining, 'chunk')} remaining) "
+            f"in {counted(self.requests, 'request')}.",
+            # Fenced: what was stored once came from anywhere.
+            "search": fenced(_hit_lines(self.hits)) if self.hits else none,
+            "status": "\n".join([*groups, f"Not indexed: {', '.join(left)}."]),
+            "delete": f"Removed {counted(self.removed, 'chunk')}.",
+        }[self.action]
+        tokens, source = self.input_tokens, self.cost_source or "none"
+        spend = Spend(tokens, None, tokens, self.cost_usd, source)
+        spent = spend_text(spend, self.project) if self.requests else ""
+        return f"{said}\n{warning_lines(self.warnings)}{spent}".rstrip("\n")
 
 
 def _group_text(group: dict[str, Json]) -> str:
@@ -9585,35 +9548,16 @@ def _group_text(group: dict[str, Json]) -> str:
     return f"{source}: {counted(count, 'chunk')} ({combination_text(Combination(*combination))})"
 
 
-def _embed_text(result: EmbedResult) -> str:
-    """What was done or found; hits are fenced: what was stored once came from anywhere."""
-    if result.action == "delete":
-        return f"Removed {counted(result.removed, 'chunk')}."
-    if result.action == "index":
-        return (
-            f"Indexed {counted(result.embedded_chunks, 'chunk')} of "
-            f"{counted(result.embedded_items, 'item')} ({result.skipped_items} skipped, "
-            f"{counted(result.remaining, 'chunk')} remaining) "
-            f"in {counted(result.requests, 'request')}."
-        )
-    if result.action == "status":
-        lines = list(map(_group_text, result.groups or ())) or ["Nothing is indexed."]
-        left = f"{counted(result.unindexed_chat, 'chat message')}, "
-        left += counted(result.unindexed_job, "job")
-        return "\n".join([*lines, f"Not indexed: {left}."])
+def _hit_lines(hits: list[dict[str, Json]]) -> str:
     lines = []
-    for place, hit in enumerate(result.hits or (), 1):
+    for place, hit in enumerate(hits, 1):
         where = {
             "chat": f"chat {hit['chat_id']}, message {hit['message_id']}",
             "job": f"job {hit['job_id']}",
         }.get(hit["source"], 'key "' + one_line(hit["key"] or "", MAX_KEY_CHARS) + '"')
         text = one_line(hit["text"], HIT_TEXT_CHARS)
         lines.append(f"{place}. {hit['score']:.4f} {where}, chunk {hit['chunk_index']}: {text}")
-    none = f"No hits; {counted(result.candidates, 'chunk')} compared."
-    return fenced("\n".join(lines)) if lines else none
-
-
-# ---- embed: requests
+    return "\n".join(lines)
 
 
 def _embed_plan(texts: list[str], names: Sequence[str], combination: Combination) -> RequestPlan:
@@ -9624,11 +9568,7 @@ def _embed_plan(texts: list[str], names: Sequence[str], combination: Combination
 
     def read(reply: Reply) -> ParsedReply:
         usage = embeddings_usage(reply.body, combination.model)
-        # A reply that cannot be used was billed all the same: the error goes along with its cost.
-        try:
-            return ParsedReply(read_vectors(reply.body, names, combination), usage)
-        except ToolError as error:
-            return ParsedReply(None, usage, error=error)
+        return billed_reply(lambda: read_vectors(reply.body, names, combination), usage)
 
     return RequestPlan(
         api="embeddings",
@@ -9672,50 +9612,75 @@ def _spent(replies: Sequence[ParsedReply]) -> dict[str, Json]:
     }
 
 
-# ---- embed: the four actions
+# ---- embed: the four actions; each returns the keys of the result that it fills
 
 
-def _index_plan(
-    call: Call, args: EmbedArgs, combination: Combination, source: str, texts: dict[str, str]
-) -> IndexPlan:
-    """What there is to embed, refused where the project would hold too many chunks."""
+class IndexPlan(NamedTuple):
+    """What an index call has to do."""
+
+    taken: list[Chunk]  # those it embeds: all that whole texts lack, until they are enough
+    pending: int  # chunks without a current vector, the taken ones included
+    current: int  # texts whose vectors are all there
+    too_long: list[str]  # texts of which a part is left out, by name
+
+
+def _index_plan(call: Call, args: EmbedArgs, combination: Combination) -> IndexPlan:
+    """What there is to embed, refused where the project would hold too many chunks.
+
+    Of texts that have become shorter, the last chunks go.
+    """
+    source = args.source or ""
     with call.store.reading() as db:
         number = project_id(db, args.project) or 0
         found = [] if source == "text" else indexable(db, number, source)
         stored = stored_hashes(db, number, combination, source)
         count = combination_state(db, number, combination)[0]
     # A key may hold anything; the prefix keeps it apart from the references of chats and jobs.
-    found += [(f"t:{key}", None, text) for key, text in texts.items()]
-    # What is sent and stored never holds the key, though a chat may have had it.
+    found += [(f"t:{item['key']}", None, item["text"]) for item in args.items or ()]
+    taken, too_long, tails = list[Chunk](), list[str](), dict[str, int]()
+    current = pending = growth = 0
     key = find_key(call.settings).key
-    clean = ((ref, row_id, without_key(text, key)) for ref, row_id, text in found)
-    plan = index_plan(source, clean, stored, args.limit)
-    if plan.growth > 0 and count + plan.growth > MAX_STORED_CHUNKS:
+    for ref, row_id, text in found:
+        # What is sent and stored never holds the key, though a chat may have had it.
+        pieces, is_cut = chunks_of(without_key(text, key))
+        known, owner = stored.get(ref, {}), {"chat": (row_id, None), "job": (None, row_id)}
+        chunks = [
+            Chunk(source, ref, *owner.get(source, (None, None)), at, piece, text_hash(piece))
+            for at, piece in enumerate(pieces)
+        ]
+        chunks = [chunk for chunk in chunks if known.get(chunk.chunk_index) != chunk.text_hash]
+        if known and max(known) >= len(pieces):
+            tails[ref] = len(pieces)
+        current += not chunks
+        pending += len(chunks)
+        if chunks and len(taken) < args.limit:
+            taken += chunks
+            growth += len(pieces) - len(known)
+            too_long += [chunk_name(chunks[0]).partition(", chunk ")[0]] if is_cut else []
+    if growth > 0 and count + growth > MAX_STORED_CHUNKS:
         raise invalid(
             "source",
-            f"this would make {count + plan.growth} chunks of {combination_text(combination)} in "
+            f"this would make {count + growth} chunks of {combination_text(combination)} in "
             f"project {args.project!r}, and {MAX_STORED_CHUNKS} are allowed. Delete some first "
             "(action delete), or use another project.",
         )
-    if plan.tails:
+    if tails:
         with call.store.writing() as db:
-            drop_tails(db, number, combination, plan.tails)
-    return plan
+            drop_tails(db, number, combination, tails)
+    return IndexPlan(taken, pending, current, too_long)
 
 
-def _index_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
+def _index_vectors(call: Call, args: EmbedArgs, combination: Combination) -> dict[str, Json]:
     """Embed and store what has no current vectors."""
-    source = args.source or ""
-    combination = checked_combination(args.model, args.dimensions, args.encoding)
-    texts = checked_texts(args.items) if source == "text" else {}
+    if args.source == "text" and not args.items:
+        raise invalid("items", f"1 to {MAX_ITEMS} objects with key and text are required.")
     replies: list[ParsedReply] = []
     before = 0  # texts that were completed before the plan was made anew
     while True:
-        plan = _index_plan(call, args, combination, source, texts)
-        started = len(replies)
-        elsewhere = _send_batches(call, plan, combination, args.project, replies)
+        plan, started = _index_plan(call, args, combination), len(replies)
+        others = _send_batches(call, plan, combination, args.project, replies)
         ended = [pair for reply in replies for pair in reply.stored or ()]
-        if not elsewhere or (len(replies) > started and replies[-1].stored is None):
+        if not others:
             break
         if call.remaining_s() < _BATCH_MARGIN_S:
             busy = f"Another call is still indexing project {args.project!r}."
@@ -9730,17 +9695,13 @@ def _index_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
         most = f"the first {MAX_CHUNKS_PER_TEXT} chunks"
         call.warn(f"Only {most} of these are indexed, since they are longer: {listed}.")
     kept, gone = ({chunk.ref for chunk, there in ended if there is way} for way in (True, False))
-    latest = sum(len(reply.stored or ()) for reply in replies[started:])
-    return EmbedResult(
-        action="index",
-        project=args.project,
-        warnings=list(call.warnings),
-        embedded_chunks=sum(there for _, there in ended),
-        embedded_items=len(kept),
-        skipped_items=plan.current - before + len(gone),
-        remaining=plan.pending - latest,
+    return {
+        "embedded_chunks": sum(there for _, there in ended),
+        "embedded_items": len(kept),
+        "skipped_items": plan.current - before + len(gone),
+        "remaining": plan.pending - sum(len(reply.stored or ()) for reply in replies[started:]),
         **_spent(replies),
-    )
+    }
 
 
 def _send_batches(
@@ -9749,65 +9710,57 @@ def _send_batches(
     combination: Combination,
     project: str,
     replies: list[ParsedReply],
-) -> int:
+) -> bool:
     """Embed batch by batch, as long as there is time; every batch is stored before the next.
 
-    The replies are added to those there are. Returns how many chunks other calls have seen to.
+    The replies are added to those there are. Returns whether other calls have seen to some chunks.
     """
-    elsewhere, slowest_s, first = 0, _BATCH_MARGIN_S, len(replies)
+    others, slowest_s, first = False, _BATCH_MARGIN_S, len(replies)
     owner = f"{call.runtime.owner}-{time.monotonic_ns()}"
     batches = list(batches_of(plan.taken))
-    if batches and not call.rehearses:
+    plans = [_batch_plan(batch, combination, owner) for batch in batches]
+    if plans and call.rehearses:
+        raise Rehearsed(plans[0])
+    if plans:
         call.key()  # where there is none, nothing is asked or marked
-        confirm_cost(call, [_batch_plan(batch, combination, owner) for batch in batches])
+        confirm_cost(call, plans)
     for batch in batches:
         began = time.monotonic()
         if replies and call.remaining_s() < slowest_s:
             call.warn("The call's time is used up; call again to index what remains.")
             break
-        own = batch
-        if not call.rehearses:
-            with call.store.writing() as db:
-                own = claim_chunks(db, project, combination, batch, owner)
-        elsewhere += len(batch) - len(own)
+        with call.store.writing() as db:
+            own = claim_chunks(db, project, combination, batch, owner)
+        others = others or len(own) < len(batch)
         if not own:
             continue
         sent = paid_posts(call, [_batch_plan(own, combination, owner)], project, 1)
-        replies += sent
         error = next((reply.error for reply in sent), None)
         if error or not sent:
             with contextlib.suppress(ToolError), call.store.writing() as db:
                 drop_claims(db, owner)
+        kept = [chunk.ref for reply in replies for chunk, there in reply.stored or () if there]
+        if error and kept:
+            what = f"{len(kept)} chunks of {len(set(kept))} items were stored and stay"
+            error.message += f" Before that, {what}; call again to index the rest."
         if error:
-            raise _after_storing(error, replies)
+            raise error
+        replies += sent
         if not sent or sent[0].stored is None:
             # Out of time, or storage refuses. Either way another batch would only add to it.
             call.warn(
                 f"{len(own)} chunks are not stored yet. What was sent is paid for once, and "
                 "stored as soon as that is possible; call again to go on."
             )
-            break
+            return False
         slowest_s = max(slowest_s, time.monotonic() - began)
         done = sum(len(reply.stored) for reply in replies[first:])
         call.report(f"Embedded {done} of {plan.pending} chunks")
-    return elsewhere
+    return others
 
 
-def _after_storing(error: ToolError, replies: Sequence[ParsedReply]) -> ToolError:
-    """The failure of a batch, saying what the batches before it have stored."""
-    kept = [chunk.ref for reply in replies for chunk, there in reply.stored or () if there]
-    if not kept:
-        return error
-    message = (
-        f"{error.message} Before that, {len(kept)} chunks of {len(set(kept))} items were stored "
-        "and stay; call again to index the rest."
-    )
-    return ToolError(error.kind, message, status=error.status, sent=error.sent, todo=error.todo)
-
-
-def _search_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
+def _search_vectors(call: Call, args: EmbedArgs, combination: Combination) -> dict[str, Json]:
     """Embed the query, and compare it with what is stored in its combination."""
-    combination = checked_combination(args.model, args.dimensions, args.encoding)
     with call.store.reading() as db:
         number = project_id(db, args.project) or 0
         state = combination_state(db, number, combination, args.source)
@@ -9817,14 +9770,13 @@ def _search_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
         stored = one_line("; ".join(map(_group_text, groups)), 2000)
         advice = f"Stored are {stored}: search one of these" if stored else "Nothing else is stored"
         what = f"Nothing is stored for {combination_text(combination)} in {where}, so no request"
-        notes = [f"{what} was made. {advice}, or index first."]
-        return EmbedResult("search", args.project, notes, candidates=0, hits=[], **_spent([]))
+        call.warn(f"{what} was made. {advice}, or index first.")
+        return {"candidates": 0, "hits": [], **_spent([])}
     vectors = typing.cast("Runtime", call.runtime).vectors
     wanted = VectorSet(number, combination, args.source)
     vectors.prefetch(call.store, wanted, state)
-    reply = paid_post(
-        call, _embed_plan([args.query or ""], ["the query"], combination), args.project
-    )
+    plan = _embed_plan([args.query or ""], ["the query"], combination)
+    reply = paid_post(call, plan, args.project)
     # What is compared is what is stored by now; the state was the reason to go on.
     ids, found = vectors.similarities(call, wanted, reply.value[0])
     key, hits = find_key(call.settings).key, list[dict[str, Json]]()
@@ -9835,43 +9787,22 @@ def _search_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
                 chunk["text"] = cut(without_key(chunk["text"], key), HIT_CHARS)
                 chunk["key"] = chunk["key"] and without_key(chunk["key"], key)
                 hits.append({"score": score, **chunk})
-    result = EmbedResult(
-        action="search",
-        project=args.project,
-        hits=hits,
-        warnings=list(call.warnings),
-        candidates=len(ids),
-        **_spent([reply]),
-    )
-    limit = call.settings.max_result_chars
-    return fitted(result, "hits", limit, lambda _: "narrow the search with min_score.")
+    return {"hits": hits, "candidates": len(ids), **_spent([reply])}
 
 
-def _count_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
+def _count_vectors(call: Call, args: EmbedArgs, combination: Combination) -> dict[str, Json]:
     """What is stored, and what could still be indexed in a combination."""
-    began = time.monotonic()
-    combination = checked_combination(args.model, args.dimensions, args.encoding)
     with call.store.reading() as db:
         number = known_project(db, args.project)
-        groups = chunk_groups(db, number)
-        chat, job = (unindexed(db, number, combination, source) for source in ("chat", "job"))
-    result = EmbedResult(
-        action="status",
-        project=args.project,
-        warnings=list(call.warnings),
-        latency_ms=round((time.monotonic() - began) * 1000),
-        groups=groups,
-        unindexed_chat=chat,
-        unindexed_job=job,
-    )
-    limit = call.settings.max_result_chars
-    return fitted(result, "groups", limit, lambda _: "too many for one result.")
+        return {
+            "groups": chunk_groups(db, number),
+            "unindexed_chat": unindexed(db, number, combination, "chat"),
+            "unindexed_job": unindexed(db, number, combination, "job"),
+        }
 
 
-def _delete_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
-    """Remove the vectors that match the arguments."""
-    began = time.monotonic()
-    # Here nothing has a default: what is not named is not filtered by.
+def _delete_vectors(call: Call, args: EmbedArgs) -> dict[str, Json]:
+    """Remove the vectors that match the arguments; what is not named is not filtered by."""
     which = {
         "source": args.source,
         "model": args.model,
@@ -9886,14 +9817,7 @@ def _delete_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
     if not call.confirmed(f"{what} Delete them?"):
         raise call.unconfirmed(what)
     with call.store.writing() as db:
-        removed = delete_chunks(db, project_id(db, args.project) or 0, **which)
-    return EmbedResult(
-        action="delete",
-        project=args.project,
-        warnings=list(call.warnings),
-        latency_ms=round((time.monotonic() - began) * 1000),
-        removed=removed,
-    )
+        return {"removed": delete_chunks(db, project_id(db, args.project) or 0, **which)}
 
 
 @tool(
@@ -9914,13 +9838,23 @@ def _delete_vectors(call: Call, args: EmbedArgs) -> EmbedResult:
 def do_embed(call: Call, args: EmbedArgs) -> EmbedResult:
     if args.items and (args.action != "index" or args.source != "text"):
         raise invalid("items", "go with action index and source text only.")
-    actions = {
-        "index": _index_vectors,
-        "search": _search_vectors,
-        "status": _count_vectors,
-        "delete": _delete_vectors,
+    actions = {"index": _index_vectors, "search": _search_vectors, "status": _count_vectors}
+    began, action = time.monotonic(), actions.get(args.action)
+    if action is None:
+        found = _delete_vectors(call, args)
+    else:
+        combination = checked_combination(args.model, args.dimensions, args.encoding)
+        found = action(call, args, combination)
+    found.setdefault("latency_ms", round((time.monotonic() - began) * 1000))
+    result = EmbedResult(args.action, args.project, warnings=list(call.warnings), **found)
+    cut_parts = {
+        "search": ("hits", "narrow the search with min_score."),
+        "status": ("groups", "too many for one result."),
     }
-    return actions[args.action](call, args)
+    part, advice = cut_parts.get(args.action, ("", ""))
+    return (
+        fitted(result, part, call.settings.max_result_chars, lambda _: advice) if part else result
+    )
 
 
 # ---- models

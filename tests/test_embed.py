@@ -115,14 +115,17 @@ class Purely(unittest.TestCase):
             ({}, text_rule),
             (good, f"items: each key is used once{second}"),
         ]
+        given: Any = {"action": "index", "source": "text"}
+        declared = pro.TOOLS["perplexity_embed"]
+
+        def read(*entries: Any) -> Any:
+            return pro.read_arguments(declared, {**given, "items": list(entries)}).items
+
         for entry, said in cases:
-            self.assertEqual(self.refusal(lambda: pro.checked_texts([good, entry])), said)  # noqa: B023 - called at once
-        self.assertEqual(list(pro.checked_texts([{**good, "lang": "en"}])), ["a"])
+            self.assertEqual(self.refusal(lambda: read(good, entry)), said)  # noqa: B023 - called at once
+        self.assertEqual(read({**good, "lang": "en"})[0]["key"], "a")
         longest = {"key": "k" * 128, "text": "x" * 100_000}
-        self.assertEqual(list(pro.checked_texts([good, longest])), ["a", "k" * 128])
-        nothings: tuple[list[dict[str, Any]] | None, ...] = (None, [])
-        for nothing in nothings:
-            self.assertIn("1 to 100 objects", self.refusal(lambda: pro.checked_texts(nothing)))  # noqa: B023 - called at once
+        self.assertEqual([item["key"] for item in read(good, longest)], ["a", "k" * 128])
 
     def test_vectors_are_placed_by_their_index(self) -> None:
         rows = [bytes([n]) * 128 for n in (7, 8, 200)]
