@@ -829,9 +829,14 @@ def cause_error(cause: Cause, attempts: int, *, is_free: bool) -> ToolError:
     return error
 
 
-def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Json]]:
-    """Server-sent events as objects with a type; only whole lines are decoded."""
-    name, data = b"", list[bytes]()
+def read_events(
+    lines: Iterable[bytes], numbers: list[str] | None = None
+) -> Iterator[dict[str, Json]]:
+    """Server-sent events as objects with a type; only whole lines are decoded.
+
+    The ids of those that have come as a whole are noted, for whoever wants to go on from there.
+    """
+    name, data, number = b"", list[bytes](), b""
     for line in (line for ended in lines for line in ended.splitlines()):
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
@@ -839,7 +844,11 @@ def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Json]]:
             data.append(value)
         elif field == b"event":
             name = value
+        elif field == b"id":
+            number = value
         elif not line:
+            if numbers is not None and number:
+                numbers.append(number.decode("ascii", "ignore"))
             yield from _event(name, b"\n".join(data))
             name, data = b"", []
         if data == [b"[DONE]"]:
@@ -6169,8 +6178,9 @@ class Call:
         self.longest_wait_s = MAX_WAIT_S if patient else self.settings.wait_s
         self.deadline = float("inf") if patient else time.monotonic() + self.settings.wait_s
         self.hear: Callable[[str], None] | None = None  # takes an answer piece by piece
-        # Puts a form of another server before the user; returns what became of it.
+        # Puts a form of another server before the user, in these modes; returns what became of it.
         self.elicit: Callable[[dict[str, Json]], dict[str, Json]] | None = None
+        self.elicits: tuple[str, ...] = ()
         self.look: Callable[[], None] | None = None  # while one works: Cancelled ends the wait
         # Asks the user, if the client can: what they said, None without an answer.
         self.ask_user: Callable[[str], bool | None] | None = None
@@ -11028,6 +11038,8 @@ class Server:
         if takes_forms and request.version >= _STRUCTURE:
             running.ask_user = functools.partial(self._elicitation.ask, running)
             running.elicit = functools.partial(self._elicitation.fill, running)
+            opens = "url" in (asking or {}) and request.version >= LEGACY_VERSIONS[0]
+            running.elicits = ("form", "url") if opens else ("form",)
         self._calls.add(running, request)
         return ""
 
@@ -11223,45 +11235,57 @@ class SignIn(NamedTuple):
 
 # ---- Signing in
 
+_REFUSALS: dict[int, tuple[Kind, str]] = {  # by the status, else by its first digit, else 0
+    401: ("authentication", f"There is no valid sign-in to Perplexity Computer: {_LOGIN_TODO}."),
+    403: ("forbidden", f"This sign-in may not do that; {_LOGIN_TODO} to agree to more."),
+    404: ("not_found", "The session was lost and nothing was done; call again."),
+    429: ("rate_limited", "Computer takes no more now; wait {after:.0f} s, then call again."),
+    3: ("unexpected_response", "The address of Computer redirects, which is not followed."),
+    5: ("upstream_failure", "Computer failed to answer (HTTP {status})."),
+    0: ("unexpected_response", "Computer did not take the request (HTTP {status})."),
+}
+
+
+def _status_error(status: int, after: str | None = None) -> ToolError:
+    """What a status other than success means."""
+    kind, words = _REFUSALS.get(status) or _REFUSALS.get(status // 100) or _REFUSALS[0]
+    words = words.format(status=status, after=read_retry_after(after) or 60.0)
+    return ToolError(kind, words, status=status, sent=status >= 500)
+
 
 def _broken(what: str) -> ToolError:
     todo = "check PERPLEXITY_COMPUTER_URL, and this network for a gateway"
     return ToolError("unexpected_response", f"{what}; {todo}.")
 
 
-def _sign_in_again() -> ToolError:
-    words = f"There is no valid sign-in to Perplexity Computer: {_LOGIN_TODO}."
-    return ToolError("authentication", words, status=401)
-
-
 def _allowed(settings: Settings, url: Json) -> str:
     """An address that was handed over, if it may be asked: https, or loopback from loopback."""
     from urllib.parse import urlsplit
 
-    local = {"127.0.0.1", "::1", "localhost"}
     with contextlib.suppress(ValueError, AttributeError, TypeError):
         parts, home = urlsplit(url), urlsplit(settings.computer_url)
-        schemes = {"https", "http"} if {parts.hostname, home.hostname} <= local else {"https"}
-        good = parts.scheme in schemes and parts.hostname and "@" not in parts.netloc
-        if good and not re.search(r"[^\x21-\x7e]", url):
+        local = {parts.hostname, home.hostname} <= {"127.0.0.1", "::1", "localhost"}
+        fits = parts.hostname and parts.scheme in ({"https", "http"} if local else {"https"})
+        if fits and "@" not in parts.netloc and not re.search(r"[^\x21-\x7e]", url):
             return str(url)
     raise _broken("Computer named an address that is not https; nothing was sent to it")
 
 
-def _asked(settings: Settings, url: Json, form: Json = None, kind: str = "") -> Json:
-    """Status and object of a small reply: a document, or the answer to a form or JSON object."""
+def _fetch_json(
+    settings: Settings, url: Json, form: Json = None, kind: str = "x-www-form-urlencoded"
+) -> tuple[int, dict[str, Json]]:
+    """Status and object of a small reply: a document, or the answer to a form."""
     from urllib.parse import urlencode
 
-    headers, content = [("Accept", "application/json")], None
-    if form is not None:
-        content = (json_text(form) if kind else urlencode(form)).encode()
-        headers.append(("Content-Type", kind or "application/x-www-form-urlencoded"))
+    headers, content = {"Accept": "application/json"}, None
+    if form:
+        content = (json_text(form) if kind == "json" else urlencode(form)).encode()
+        headers["Content-Type"] = f"application/{kind}"
     outgoing = Outgoing(
-        "GET" if form is None else "POST",
+        "POST" if form else "GET",
         url=_allowed(settings, url),
-        headers=tuple(headers),
+        headers=tuple(headers.items()),
         content=content,
-        read_timeout_s=settings.read_timeout_s,
         most_bytes=1 << 20,
     )
     body: Json = None
@@ -11270,12 +11294,11 @@ def _asked(settings: Settings, url: Json, form: Json = None, kind: str = "") -> 
     return response.status, body if isinstance(body, dict) else {}
 
 
-def _document(settings: Settings, places: list[str]) -> dict[str, Json]:
+def _document(settings: Settings, *places: str) -> dict[str, Json]:
     """The first of several places that holds a JSON object."""
-    for place in places:
-        status, body = _asked(settings, place)
+    for status, body in (_fetch_json(settings, place) for place in places):
         if status == 200 and body:
-            return typing.cast("dict[str, Json]", body)
+            return body
     raise _broken("Perplexity Computer does not say how to sign in")
 
 
@@ -11283,21 +11306,17 @@ def _discovered(settings: Settings) -> tuple[dict[str, Json], str]:
     """The authorization server's metadata, checked, and the scope to ask for."""
     from urllib.parse import urlsplit
 
-    with Computer(settings).exchange(
-        None, "POST", {**_HELLO, "params": _OURSELVES}, {}
-    ) as response:
+    with Computer(settings).exchange(None, {}, "POST", _hello({})) as response:
         header = response.headers["WWW-Authenticate"] or ""
     if response.status != 401:
         raise _broken(f"Computer answered HTTP {response.status} instead of asking for a sign-in")
-    challenge, home = (
-        dict(re.findall(r'\b(\w+)="([^"]*)"', header)),
-        urlsplit(settings.computer_url),
-    )
-    origin, named = f"{home.scheme}://{home.netloc}", challenge.get("resource_metadata")
-    if named and not named.startswith(f"{origin}/"):
+    challenge = dict(re.findall(r'\b(\w+)="([^"]*)"', header))
+    home, named = urlsplit(settings.computer_url), challenge.get("resource_metadata")
+    origin = f"{home.scheme}://{home.netloc}/"
+    if named and not named.startswith(origin):
         raise _broken("The sign-in of Perplexity Computer is described at another host")
-    known = f"{origin}/.well-known/oauth-protected-resource"
-    resource = _document(settings, [named] if named else [known + home.path.rstrip("/"), known])
+    known = f"{origin}.well-known/oauth-protected-resource"
+    resource = _document(settings, *([named] if named else (known + home.path.rstrip("/"), known)))
     name = text_in(resource, "resource") or "none"
     if not f"{settings.computer_url.rstrip('/')}/".startswith(f"{name.rstrip('/')}/"):
         raise _broken("The sign-in at that address is meant for another resource")
@@ -11306,7 +11325,7 @@ def _discovered(settings: Settings) -> tuple[dict[str, Json], str]:
     known, path = f"{parts.scheme}://{parts.netloc}/.well-known/", parts.path.rstrip("/")
     places = [f"{known}oauth-authorization-server{path}", f"{known}openid-configuration{path}"]
     places += [f"{issuer.rstrip('/')}/.well-known/openid-configuration"] * bool(path)
-    found = _document(settings, places)
+    found = _document(settings, *places)
     if found.get("issuer") != issuer:
         raise _broken("The server that signs in names another issuer than itself")
     if "S256" not in texts_in(found, "code_challenge_methods_supported"):
@@ -11325,7 +11344,7 @@ def _client_id(settings: Settings, found: dict[str, Json], redirect: str) -> str
     if not found.get("registration_endpoint"):
         words = "The server registers no clients: set PERPLEXITY_COMPUTER_CLIENT_ID."
         raise ToolError("unexpected_response", words)
-    client = {
+    client: dict[str, Json] = {
         "client_name": NAME,
         "redirect_uris": [redirect],
         "grant_types": ["authorization_code", "refresh_token"],
@@ -11333,10 +11352,17 @@ def _client_id(settings: Settings, found: dict[str, Json], redirect: str) -> str
         "token_endpoint_auth_method": "none",
         "application_type": "native",
     }
-    status, body = _asked(settings, found["registration_endpoint"], client, "application/json")
+    status, body = _fetch_json(settings, found["registration_endpoint"], client, "json")
     if status not in {200, 201} or not text_in(body, "client_id"):
         raise _broken(f"The server did not register this client (HTTP {status})")
     return str(body["client_id"])
+
+
+def _told(address: str) -> dict[str, str]:
+    """What the query of an address says."""
+    from urllib.parse import parse_qsl
+
+    return dict(parse_qsl(address.partition("?")[2]))
 
 
 def _listener(state: str, arrive: Callable[[str], None]) -> Any:
@@ -11362,25 +11388,14 @@ def _listener(state: str, arrive: Callable[[str], None]) -> Any:
         def log_message(self, *_: Any) -> None:
             """The line would hold the code."""
 
-    class Listener(socketserver.ThreadingTCPServer):
-        allow_reuse_address = os.name != "nt"  # there it would let others share the port
-        daemon_threads = True
-
-        def handle_error(self, *_: Any) -> None:
-            """A browser that hangs up is no news."""
-
     for port in _PORTS:
         with contextlib.suppress(OSError):
-            return Listener(("127.0.0.1", port), Handler)
+            server = socketserver.ThreadingTCPServer(("127.0.0.1", port), Handler)
+            # A browser that hangs up is no news, and one that stays must not delay the end.
+            vars(server).update(handle_error=lambda *_: None, daemon_threads=True)
+            return server
     words = f"All ports from {_PORTS[0]} to {_PORTS[-1]} are taken; close a program that uses one."
     raise ToolError("internal_error", words)
-
-
-def _told(address: str) -> dict[str, str]:
-    """What the query of an address says."""
-    from urllib.parse import parse_qsl
-
-    return dict(parse_qsl(address.partition("?")[2]))
 
 
 def _code_in(address: str, state: str, found: Mapping[str, Json]) -> str:
@@ -11437,26 +11452,25 @@ def login(
     revoke = text_in(found, "revocation_endpoint") or ""
     made = SignIn(settings.computer_url, found["issuer"], found["token_endpoint"], revoke, client)
     form = {"grant_type": "authorization_code", "code": code, "code_verifier": verifier}
-    status, made = _with_tokens(settings, made, {**form, "redirect_uri": redirect})
-    if not made.access:
-        kind: Kind = "authentication" if status in {400, 401} else "unexpected_response"
-        raise ToolError(kind, f"The server gave no token (HTTP {status}); start again.")
+    made = _with_tokens(settings, made, {**form, "redirect_uri": redirect})
     with _locked(settings):
         _keep(settings, made)
     Computer(settings).fetch_list()
 
 
-def _with_tokens(settings: Settings, made: SignIn, form: dict[str, str]) -> tuple[int, SignIn]:
-    """The status of a token request, and the sign-in with what it brought."""
+def _with_tokens(settings: Settings, made: SignIn, form: dict[str, str]) -> SignIn:
+    """The sign-in with what a token request brings; ToolError where that is no token."""
     form = {**form, "client_id": made.client_id, "resource": made.resource}
-    status, body = _asked(settings, made.token_url, form)
+    status, body = _fetch_json(settings, made.token_url, form)
     access, life_s = text_in(body, "access_token") or "", body.get("expires_in")
     bearer = str(body.get("token_type")).lower() == "bearer"
     if not bearer or not re.fullmatch(r"[\x21-\x7e]+", access):
-        return status, made._replace(access="")
-    ends_at = time.time() + (life_s if isinstance(life_s, (int, float)) else 1e9)
+        kind: Kind = "authentication" if status in {400, 401} else "unexpected_response"
+        words = f"The server gave no token (HTTP {status}); start again."
+        raise ToolError(kind, words, sent=True)
+    ends_at = time.time() + min(life_s if isinstance(life_s, (int, float)) else 1e9, 1e9)
     refresh = text_in(body, "refresh_token") or made.refresh
-    return status, made._replace(access=access, refresh=refresh, expires_at=ends_at)
+    return made._replace(access=access, refresh=refresh, expires_at=ends_at)
 
 
 @contextlib.contextmanager
@@ -11484,71 +11498,63 @@ def signed_in(settings: Settings) -> SignIn | None:
     return made if made.resource == settings.computer_url else None
 
 
-def usable_sign_in(settings: Settings, refused: str = "") -> SignIn:
+def usable_sign_in(settings: Settings, refused: str = "", *, locked: bool = False) -> SignIn:
     """A sign-in whose token is neither over nor the one just refused, refreshed if need be."""
-
-    def usable(made: SignIn) -> bool:
-        return made.access not in {"", refused} and made.expires_at > time.time() + _EARLY_S
-
     made = signed_in(settings)
-    if made is None:
-        raise _sign_in_again()
-    if usable(made):
+    if made and made.access not in {"", refused} and made.expires_at > time.time() + _EARLY_S:
         return made
-    with _locked(settings):
-        made = signed_in(settings)  # another process may have been faster
-        if made and usable(made):
-            return made
-        if not (made and made.refresh):
-            raise _sign_in_again()
-        # Spent before it is sent, so that not even a death in between sends it twice.
-        _keep(settings, made._replace(access="", refresh=""))
-        form = {"grant_type": "refresh_token", "refresh_token": made.refresh}
-        try:
-            _, fresh = _with_tokens(settings, made, form)
-        except ToolError as error:
-            if error.sent:
-                raise _sign_in_again() from None
-            _keep(settings, made)
-            raise
-        if not fresh.access:
-            raise _sign_in_again()
-        _keep(settings, fresh)
-        return fresh
+    if made and not locked:
+        with _locked(settings):  # another process may have been faster
+            return usable_sign_in(settings, refused, locked=True)
+    if not (made and made.refresh):
+        raise _status_error(401)
+    # Spent before it is sent, so that not even a death in between sends it twice.
+    _keep(settings, made._replace(access="", refresh=""))
+    form = {"grant_type": "refresh_token", "refresh_token": made.refresh}
+    try:
+        made = _with_tokens(settings, made, form)
+    except ToolError as error:
+        if error.sent:
+            raise _status_error(401) from None
+        _keep(settings, made)
+        raise
+    _keep(settings, made)
+    return made
 
 
 def logout(settings: Settings) -> str:
     """Forget the sign-in here, and at its server where that takes it; a sentence about both."""
-    names, words = (_SIGN_IN, _LIST, _LOCK), "Signed out."
     made = signed_in(settings)
-    if any(stamp_of(settings, *names)):
+    if any(stamp_of(settings, _SIGN_IN, _LIST, _LOCK)):
         with _locked(settings):
-            for name in names:
-                with contextlib.suppress(OSError):
-                    remove_own(settings, name)
+            remove_own(settings, _SIGN_IN)
+            remove_own(settings, _LIST)
+            with contextlib.suppress(OSError):  # Windows removes no file that is open
+                remove_own(settings, _LOCK)
     if made is None:
         return "Nobody is signed in to Perplexity Computer."
     try:
         for token in filter(None, (made.refresh, made.access)):
             # An empty secret counts as none (RFC 6749, 2.3.1); one server insists on the word.
             form = {"token": token, "client_id": made.client_id, "client_secret": ""}
-            if _asked(settings, made.revoke_url, form)[0] >= 400:
+            if _fetch_json(settings, made.revoke_url, form)[0] >= 400:
                 raise _broken("The server refused")
     except ToolError:
-        words = "Signed out here; the server did not take the tokens back, they end by themselves."
-    return words
+        return "Signed out here; the server did not take the tokens back, they end by themselves."
+    return "Signed out."
 
 
 # ---- Speaking to the remote
 
-_Way = tuple[SignIn, dict[str, str]]  # a token, and the headers of a session
+_WITHDRAWN = {"structuredContent": {"event": "cancelled", "text": "Cancelled on request."}}
+_Headers = Mapping[str, str]  # of a session; with a token they are the way to the remote
 
-_HELLO: dict[str, Json] = {"jsonrpc": "2.0", "id": 0, "method": "initialize"}
-_OURSELVES: dict[str, Json] = {
-    "protocolVersion": "2025-06-18",
-    "capabilities": {},
-    "clientInfo": {"name": NAME, "version": __version__},
-}
+
+def _hello(abilities: dict[str, Json]) -> dict[str, Json]:
+    """The message that begins a session."""
+    client = {"name": NAME, "version": __version__}
+    params = {"protocolVersion": "2025-06-18", "capabilities": abilities, "clientInfo": client}
+    return {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
 
 
 class Computer:
@@ -11557,7 +11563,8 @@ class Computer:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._ids = iter(range(1, sys.maxsize))
-        self._sessions: dict[bool, dict[str, str]] = {}  # their headers, by whether it may ask
+        # By the modes in which the remote may ask the user something.
+        self._sessions: dict[tuple[str, ...], _Headers] = {}
         self._stamp: tuple[int, ...] | None = None
         self._listed_at, self._tools, self.is_fetching = 0.0, dict[str, Tool](), False
 
@@ -11566,122 +11573,109 @@ class Computer:
         made = signed_in(self.settings) if self._sessions else None
         hasty = Computer(self.settings._replace(connect_timeout_s=0.5))
         for session in [*self._sessions.values()] if made else []:
-            with contextlib.suppress(ToolError), hasty.exchange(made, "DELETE", None, session):
+            with contextlib.suppress(ToolError), hasty.exchange(made, session, "DELETE"):
                 pass
 
+    @contextlib.contextmanager
     def exchange(
         self,
         made: SignIn | None,
+        session: _Headers,
         method: str,
-        body: Json,
-        headers: Mapping[str, str],
+        body: Json = None,
         look: Callable[[], None] | None = None,
-    ) -> contextlib.AbstractContextManager[Any]:
-        """The open reply to a message, or to none."""
-        sent = {"Accept": f"{'application/json, ' if body else ''}text/event-stream", **headers}
-        sent.update({"Authorization": f"Bearer {made.access}"} if made else {})
-        sent.update({"Content-Type": "application/json"} if body else {})
+    ) -> Iterator[Any]:
+        """The open reply to a message, or to none; of any status where nobody is signed in."""
+        if self.settings.problems:
+            raise ToolError("invalid_request", " ".join(self.settings.problems))
+        both = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        token = {"Authorization": f"Bearer {made.access}"} if made else {}
         outgoing = Outgoing(
             method,
             url=self.settings.computer_url,
-            headers=tuple(sent.items()),
+            headers=tuple({**both, **token, **session}.items()),
             content=json_text(body).encode("utf-8", "replace") if body else None,
             read_timeout_s=_LAST_S if method == "DELETE" else _SILENCE_S,
             most_bytes=_MAX_MESSAGE_BYTES,
             look=look,
         )
-        return opened(self.settings, outgoing)
+        with opened(self.settings, outgoing) as response:
+            if made and not 200 <= response.status < 300:
+                raise _status_error(response.status, response.headers["Retry-After"])
+            yield response
 
-    def _tell(self, way: _Way, **body: Json) -> None:
+    def _tell(self, made: SignIn, session: _Headers, **body: Json) -> None:
         """Send what has no answer, a notification or the reply to a question; once."""
-        made, session = way
         message = {"jsonrpc": "2.0", **body}
-        with contextlib.suppress(ToolError), self.exchange(made, "POST", message, session):
+        with contextlib.suppress(ToolError), self.exchange(made, session, "POST", message):
             pass  # its status says nothing that could be acted on
 
     def ask(
         self, method: str, params: Json, call: Call | None = None, *, repeat: bool = True
     ) -> Json:
         """The result of a request; without `repeat` it reaches the remote once, ever."""
-        asks, refused, lost = bool(call and call.elicit), "", _sign_in_again()
-        for _ in range(2):
-            made, session = usable_sign_in(self.settings, refused), self._sessions.get(asks)
+        modes, refused, reply = call.elicits if call else (), "", dict[str, Json]()
+        for may_fail in (True, False):
+            made, session = usable_sign_in(self.settings, refused), self._sessions.get(modes)
             request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
             try:
-                session = session or self._begun(made, asks=asks)
-                reply = _cleaned(self._answer((made, session), request, call), made)
+                session = session or self._begun(made, modes)
+                reply = self._answer(made, session, request, call)
+                break
             except ToolError as error:
-                lost, refused = error, made.access if error.status == 401 else ""
                 error.sent = error.sent and session is not None  # else nothing was sent
-                if error.status == 404 and self._sessions.get(asks) is session:
-                    self._sessions.pop(asks, None)
-                if error.status == 401 or (repeat and error.status == 404):
-                    continue
-                raise
-            if isinstance(reply.get("result"), dict):
-                return reply["result"]
-            said = error_text(text_in(object_in(reply, "error"), "message") or "", None)
-            raise ToolError("invalid_request", f'Computer refused the call, saying "{said}".')
-        raise _sign_in_again() if lost.status == 401 else lost
+                if error.status == 404:
+                    self._sessions.pop(modes, None)
+                if not (may_fail and error.status in ({401, 404} if repeat else {401})):
+                    raise
+                refused = made.access if error.status == 401 else ""
+        if isinstance(reply.get("result"), dict):
+            return reply["result"]
+        said = error_text(text_in(object_in(reply, "error"), "message") or "", None)
+        raise ToolError("invalid_request", f'Computer refused the call, saying "{said}".')
 
-    def _begun(self, made: SignIn, *, asks: bool) -> dict[str, str]:
+    def _begun(self, made: SignIn, modes: tuple[str, ...]) -> _Headers:
         """The headers of a new session."""
-        params = {**_OURSELVES, "capabilities": {"elicitation": {}} if asks else {}}
-        with self.exchange(made, "POST", {**_HELLO, "params": params}, {}) as response:
-            _refuse(response)
+        asks: dict[str, Json] = {"elicitation": {mode: {} for mode in modes}} if modes else {}
+        with self.exchange(made, {}, "POST", _hello(asks)) as response:
             number = response.headers["Mcp-Session-Id"] or ""
-            reply = next((m for m in _messages(response, []) if m.get("id") == 0), {})
+            reply = next((m for m in _messages(response, [], made) if m.get("id") == 0), {})
         version = text_in(object_in(reply, "result"), "protocolVersion")
         if version not in LEGACY_VERSIONS:
             raise _broken("Perplexity Computer speaks no version of the protocol known here")
-        headers = {
-            "MCP-Protocol-Version": version,
-            **({"Mcp-Session-Id": number} if number else {}),
-        }
-        self._tell((made, headers), method="notifications/initialized")
-        return self._sessions.setdefault(asks, headers)
+        named = {"Mcp-Session-Id": number} if number else {}
+        session = {"MCP-Protocol-Version": version, **named}
+        self._tell(made, session, method="notifications/initialized")
+        return self._sessions.setdefault(modes, session)
 
-    def _answer(self, way: _Way, request: dict[str, Json], call: Call | None) -> Json:
+    def _answer(
+        self, made: SignIn, session: _Headers, request: dict[str, Json], call: Call | None
+    ) -> dict[str, Json]:
         """The reply to a request, whose stream is followed once more from where it was cut."""
         numbers, look = list[str](), call.look if call else None  # numbers of the events that came
         lost = ToolError("network_timeout", "The connection was cut.", sent=True)
         for method, body in (("POST", request), ("GET", None)):
             last = {} if body else {"Last-Event-ID": numbers[-1]}
             try:
-                with self.exchange(way[0], method, body, {**way[1], **last}, look) as response:
-                    _refuse(response)
-                    for message in _messages(response, numbers):
+                with self.exchange(made, {**session, **last}, method, body, look) as response:
+                    for message in _messages(response, numbers, made):
                         ours = message.get("id", 0) in (request["id"], None)  # null: it named none
                         if ours and "method" not in message:
                             return message
-                        self._heed(way, message, call)
+                        reply = _heeded(message, call)
+                        if reply:
+                            self._tell(made, session, id=message["id"], **reply)
             except ToolError as error:
                 if body and (error.status or not error.sent):
                     raise
                 lost = error if body else lost
             except Cancelled:
                 told = {"requestId": request["id"], "reason": "cancelled"}
-                self._tell(way, method="notifications/cancelled", params=told)
+                self._tell(made, session, method="notifications/cancelled", params=told)
                 raise
             if not numbers:
                 break
         raise lost
-
-    def _heed(self, way: _Way, message: dict[str, Json], call: Call | None) -> None:
-        """Progress, or a question of the remote."""
-        params = _cleaned(object_in(message, "params"), way[0])
-        if message.get("method") == "notifications/progress" and call:
-            call.report(one_line(str(params.get("message") or "Working"), 200))
-        if "id" not in message or "method" not in message:
-            return
-        reply: dict[str, Json] = {"error": {"code": -32601, "message": "Method not found"}}
-        if message["method"] == "ping":
-            reply = {"result": {}}
-        elif message["method"] == "elicitation/create":
-            form, elicit = _form_in(params), call.elicit if call else None
-            asks = form and elicit and call and not call.cancelled.is_set()
-            reply = {"result": elicit(form) if form and elicit and asks else {"action": "cancel"}}
-        self._tell(way, id=message["id"], **reply)
 
     def tools(self, *, fetch: bool = True) -> dict[str, Tool]:
         """The remote's tools, as they were listed last; none where nobody is signed in."""
@@ -11705,12 +11699,9 @@ class Computer:
 
     def _tool_of(self, entry: dict[str, Json]) -> Tool:
         """A tool that passes its call on."""
-        name, words = entry["name"], entry["description"]
-
-        def handler(call: Call, args: dict[str, Json]) -> "RemoteResult":
-            return self._forward(call, name, args)
-
-        return Tool(name, entry["title"], words, "", "", Effects(), ({},), handler, entry=entry)
+        name, title, words = (entry[key] for key in ("name", "title", "description"))
+        handler = functools.partial(self._forward, name)
+        return Tool(name, title, words, "", "", Effects(), ({},), handler, entry=entry)
 
     def fetch_list(self) -> None:
         """Ask for the list and keep what can be offered of it."""
@@ -11730,7 +11721,7 @@ class Computer:
             self.fetch_list()
         self._listed_at, self.is_fetching = time.time(), False
 
-    def _forward(self, call: Call, name: str, arguments: dict[str, Json]) -> "RemoteResult":
+    def _forward(self, name: str, call: Call, arguments: dict[str, Json]) -> "RemoteResult":
         """Pass a call on as a request that costs no dollars; a late result becomes a job."""
 
         def send(request: PaidRequest) -> Reply:
@@ -11741,20 +11732,15 @@ class Computer:
             except Cancelled:
                 if not request.withdrawn:
                     raise
-            return Reply(200, result, None, round(1000 * (time.monotonic() - began)))
-
-        def read(reply: Reply) -> ParsedReply:
-            try:
-                return ParsedReply(RemoteResult(name, reply.body), unbilled())
-            except ToolError as error:
-                return ParsedReply(None, unbilled(), error=error)
+            took_ms = round(1000 * (time.monotonic() - began))
+            return Reply(200, RemoteResult(name, result), None, took_ms)
 
         plan = RequestPlan(
             api="computer",
             path=self.settings.computer_url,
             body=arguments,
             title=one_line(str(arguments.get("message") or name), 200),
-            read=read,
+            read=lambda reply: ParsedReply(reply.body, unbilled()),
             keep=lambda reply: reply.value.stored(),
             send=send,
             estimate_nano=0,
@@ -11780,56 +11766,40 @@ class Computer:
             raise ToolError(error.kind, words, sent=True) from None
 
 
-_WITHDRAWN = {"structuredContent": {"event": "cancelled", "text": "Cancelled on request."}}
-
-
 def with_computer(runtime: Runtime) -> Runtime:
     """The runtime with the tools of Computer beside ours."""
     runtime.outside = Computer(runtime.settings)
     return runtime
 
 
-_REFUSALS: dict[int, tuple[Kind, str]] = {  # by the status, else by its first digit, else 0
-    401: ("authentication", f"The sign-in to Perplexity Computer has ended: {_LOGIN_TODO}."),
-    403: ("forbidden", f"This sign-in may not do that; {_LOGIN_TODO} to agree to more."),
-    404: ("not_found", "The session was lost and nothing was done; call again."),
-    429: ("rate_limited", "Computer takes no more now; wait {after:.0f} s, then call again."),
-    3: ("unexpected_response", "The address of Computer redirects, which is not followed."),
-    5: ("upstream_failure", "Computer failed to answer (HTTP {status})."),
-    0: ("unexpected_response", "Computer did not take the request (HTTP {status})."),
-}
-
-
-def _refuse(response: Any) -> None:
-    """Raise what a status other than success means."""
-    status, after_s = response.status, read_retry_after(response.headers["Retry-After"]) or 60.0
-    if not 200 <= status < 300:
-        kind, words = _REFUSALS.get(status) or _REFUSALS.get(status // 100) or _REFUSALS[0]
-        words = words.format(status=status, after=after_s)
-        raise ToolError(kind, words, status=status, sent=status >= 500)
-
-
-def _messages(response: Any, numbers: list[str]) -> Iterator[dict[str, Json]]:
-    """The messages of a reply, one object or a stream of them; notes the ids of the events."""
+def _messages(response: Any, numbers: list[str], made: SignIn) -> Iterator[dict[str, Json]]:
+    """The messages of a reply, one object or a stream of them, without hidden characters, keys and
+    tokens at any depth; notes the ids of events.
+    """
+    found: Iterable[Json] = read_events(iter(response.readline, b""), numbers)
     if "event-stream" not in (response.headers["Content-Type"] or "").lower():
         try:
-            found = read_json(response.read())
+            found = [read_json(response.read())]
         except ValueError:
             words = "Computer, or a gateway before it, answered with something that is not JSON."
             raise ToolError("unexpected_response", words, sent=True) from None
-        yield from [found] if isinstance(found, dict) else []
-        return
+    for message in (one for one in found if isinstance(one, dict)):
+        yield jsonable(scrubbed(scrubbed(message, made.access, without_hidden), made.refresh))
 
-    def lines() -> Iterator[bytes]:
-        number = ""
-        for line in iter(response.readline, b""):
-            found = re.match(rb"id: ?([\x21-\x7e]+)\s*$", line)
-            number = found[1].decode() if found else number
-            if number and not line.strip():  # only now the event is there as a whole
-                numbers.append(number)
-            yield line
 
-    yield from read_events(lines())
+def _heeded(message: dict[str, Json], call: Call | None) -> dict[str, Json] | None:
+    """The reply to a question of the remote; None to what wants none, such as progress."""
+    method, params = message.get("method"), object_in(message, "params")
+    if method == "notifications/progress" and call:
+        call.report(one_line(str(params.get("message") or "Working"), 200))
+    if "id" not in message or method is None:
+        return None
+    if method == "elicitation/create":
+        form = _form_in(params, call) if call and not call.cancelled.is_set() else None
+        asks = call.elicit if call and form else None
+        return {"result": asks(form) if form and asks else {"action": "cancel"}}
+    missing = {"error": {"code": -32601, "message": "Method not found"}}
+    return {"result": {}} if method == "ping" else missing
 
 
 def _pages(ask: Callable[[dict[str, Json]], Json], name: str) -> Iterator[Json]:
@@ -11842,17 +11812,14 @@ def _pages(ask: Callable[[dict[str, Json]], Json], name: str) -> Iterator[Json]:
         yield page
 
 
-def _cleaned(value: Json, made: SignIn) -> Json:
-    """Text from outside without hidden characters, keys and tokens, at any depth."""
-    return jsonable(scrubbed(scrubbed(value, made.access, without_hidden), made.refresh))
-
-
 # ---- What comes from outside, made fit to be shown
 
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _SCHEMAS_IN = {"properties", "patternProperties", "$defs", "definitions"}  # by name
 _SCHEMA_AT = {"items", "contains", "not", "if", "then", "else", "propertyNames"}
 _SCHEMA_LIST = {"anyOf", "oneOf", "allOf", "prefixItems"}
+# With one of these at the root, several clients drop a tool.
+_NOT_AT_ROOT = _SCHEMA_LIST | {"not", "if", "then", "else"}
 _OF_A_FIELD = "type title description default enum enumNames format minLength maxLength minimum"
 
 
@@ -11874,23 +11841,24 @@ def _kept_tools(found: list[Json]) -> list[dict[str, Json]]:
 
 
 def _kept_tool(entry: Json) -> dict[str, Json] | None:
-    """One definition, cleaned; None where it cannot be made usable."""
-    name, schema = text_in(entry, "name") or "", object_in(entry, "inputSchema")
-    named = re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) and not name.lower().startswith(PREFIX)
-    if not named or schema.get("type") != "object" or flaw_in(entry):
+    """One definition, its text clean already; None where it cannot be made usable."""
+    if flaw_in(entry):
         return None
-    schema = _schema(scrubbed(schema, None, without_hidden))
-    for word in _SCHEMA_LIST | {"not", "if", "then", "else"}:  # several clients drop such tools
-        schema.pop(word, None)
+    name, schema = text_in(entry, "name") or "", _schema(object_in(entry, "inputSchema"))
     # A field of another name costs some clients the tool, or every request that offers it.
-    if not all(re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", n) for n in object_in(schema, "properties")):
+    taken = all(re.fullmatch(r"[\w.-]{1,64}", n, re.A) for n in object_in(schema, "properties"))
+    ours = name.lower().startswith(PREFIX) or not re.fullmatch(r"[\w-]{1,64}", name, re.A)
+    if ours or not taken or schema.get("type") != "object":
         return None
-    schema["required"] = texts_in(schema, "required")
+    schema = {word: inner for word, inner in schema.items() if word not in _NOT_AT_ROOT}
     title, hints = one_line(text_in(entry, "title") or name, 100), object_in(entry, "annotations")
-    words = cut(without_hidden(text_in(entry, "description") or title), 2000)
-    kept = {n: hints[n] for n in _HINTS if isinstance(hints.get(n), bool)}
-    about = {"name": name, "title": title, "description": words}
-    return {**about, "inputSchema": schema, "annotations": kept}
+    return {
+        "name": name,
+        "title": title,
+        "description": cut(text_in(entry, "description") or title, 2000),
+        "inputSchema": {**schema, "required": texts_in(schema, "required")},
+        "annotations": {n: hints[n] for n in _HINTS if isinstance(hints.get(n), bool)},
+    }
 
 
 def _schema(value: Json) -> dict[str, Json]:
@@ -11898,35 +11866,42 @@ def _schema(value: Json) -> dict[str, Json]:
     schema = dict(value) if isinstance(value, dict) else {}
     for word, inner in schema.items():
         if word in _SCHEMAS_IN:
-            named = inner if isinstance(inner, dict) else {}
-            schema[word] = {name: _schema(one) for name, one in named.items()}
+            schema[word] = {name: _schema(one) for name, one in object_in(schema, word).items()}
+        elif word in _SCHEMA_LIST:
+            schema[word] = [_schema(one) for one in list_in(schema, word)]
         elif word in _SCHEMA_AT or (word == "additionalProperties" and isinstance(inner, dict)):
             schema[word] = _schema(inner)
-        elif word in _SCHEMA_LIST:
-            schema[word] = [_schema(one) for one in inner] if isinstance(inner, list) else []
     return schema
 
 
-def _form_in(params: dict[str, Json]) -> dict[str, Json] | None:
-    """A question as a form that every version of the protocol knows; None where it is none."""
+def _form_in(params: dict[str, Json], call: Call) -> dict[str, Json] | None:
+    """A question as every client can put it; None where it is none, or this client cannot."""
     message, schema = text_in(params, "message"), object_in(params, "requestedSchema")
-    too_large = len(json_text(params)) > _MAX_FORM_BYTES
-    if message is None or too_large or params.get("mode") == "url":
+    if message is None or len(json_text(params)) > _MAX_FORM_BYTES:
         return None
+    if params.get("mode") == "url":
+        url = _plain(params, "url", _HTTPS)
+        if url and "url" not in call.elicits:
+            call.warn(
+                f"Computer wanted the user to open {url}, which could not be shown in time, so it "
+                "was told that nobody did: open it, then have Computer go on."
+            )
+        form = {"mode": "url", "message": message, "url": url}
+        form["elicitationId"] = _plain(params, "elicitationId") or url
+        return form if url and "url" in call.elicits else None
     fields, required = dict[str, Json](), texts_in(schema, "required")
     for name, given in object_in(schema, "properties").items():
         if text_in(given, "type") not in {"string", "number", "integer", "boolean"}:
             continue
+        fields[name] = {n: v for n, v in given.items() if n in _OF_A_FIELD.split()}
         options = [one for one in list_in(given, "oneOf") if isinstance(one, dict)]
-        fields[name] = {n: v for n, v in given.items() if n in f"{_OF_A_FIELD} maximum".split()}
         if options:
+            fields[name]["enum"] = [str(one.get("const")) for one in options]
             titles = [str(one.get("title", one.get("const"))) for one in options]
-            enum = [str(one.get("const")) for one in options]
-            fields[name].update(enum=enum, enumNames=titles)
+            fields[name]["enumNames"] = titles
     asked = {"type": "object", "properties": fields, "required": required}
-    return (
-        {"message": message, "requestedSchema": asked} if fields.keys() >= set(required) else None
-    )
+    known = fields.keys() >= set(required)
+    return {"message": message, "requestedSchema": asked} if known else None
 
 
 _GO_ON = "call call_perplexity_computer with {thread}"
@@ -11949,62 +11924,58 @@ _STEPS = {  # what comes after an event, or after a tool
     "insufficient_credits": f"The task stopped for lack of credits: {{pay}}, then {_GO_ON}.",
     "insufficient_credits, not sent": "Nothing was sent for lack of credits: {pay}, then send the "
     "message again.",
-    "access_denied": "Computer is not available for this account; in an organization, its "
-    "administrator can enable it.",
+    "access_denied": "This account may not use Computer; an organization's administrator can help.",
     "timeout": "The task goes on. To see how far it is, call read_thread with {thread}; "
     "call_perplexity_computer would send it another message.",
     "transcript": "What waits for an answer stands in web_state: use answer_question, "
     "confirm_action_approve, confirm_action_deny or notify_connected with {thread}, and pass "
     "request.answer_submission_uuid as followup_uuid. Idle does not prove that the task is done.",
-    "list_thread_assets": 'To save one, call perplexity_computer_file with action "download", '
-    "thread_id and asset_id.",
-    "create_asset_download": "The address works for a limited time; perplexity_computer_file saves "
-    "the file instead.",
+    "list_thread_assets": "perplexity_computer_file (download, thread_id, asset_id) saves one.",
+    "create_asset_download": "It soon stops working; perplexity_computer_file saves the file.",
     "create_attachment_upload": "perplexity_computer_file uploads a local file in one call; pass "
     "its attachment_url in attachment_urls.",
 }
+_HTTPS = r"https://[\x21-\x7e]{1,2000}"
+
+
+def _plain(holder: Json, name: str, shape: str = r"[\w:.+-]{1,100}") -> str:
+    """A value from outside, if it may stand in a sentence of ours."""
+    value = text_in(holder, name) or ""
+    return value if re.fullmatch(shape, value) else ""
 
 
 def next_step(tool: str, found: Mapping[str, Json]) -> str:
     """What to do after a result, in words that name the tool to call."""
-    asked, address = object_in(found, "interactive"), r"https://[\x21-\x7e]{1,2000}"
-
-    def plain(holder: Json, name: str, shape: str = r"[\w:.+-]{1,100}") -> str:
-        """A value from outside, if it may stand in a sentence of ours."""
-        value = text_in(holder, name) or ""
-        return value if re.fullmatch(shape, value) else ""
-
-    number, follow = plain(found, "thread_id"), plain(asked, "followup_uuid")
-    paid, back = plain(asked, "billing_url", address), plain(asked, "quota_reset_date")
-    event = str(found.get("event", tool))
-    more = {
-        "complete": "input_required" if found.get("task_status") == "input_required" else "",
-        "insufficient_credits": "" if number else "not sent",
-    }
-    words = _STEPS.get(f"{event}, {more[event]}" if more.get(event) else event, "").format(
+    event, asked = str(found.get("event", tool)), object_in(found, "interactive")
+    number, follow = _plain(found, "thread_id"), _plain(asked, "followup_uuid")
+    if event == "complete" and found.get("task_status") == "input_required":
+        event += ", input_required"
+    elif event == "insufficient_credits" and not number:
+        event += ", not sent"
+    pay, back = _plain(asked, "billing_url", _HTTPS), _plain(asked, "quota_reset_date")
+    pay = f"top up at {pay}" if pay else "see the account's usage page on Perplexity"
+    words = _STEPS.get(event, "").format(
         thread=f"thread_id {number}" if number else "the same thread_id",
-        wake_at=plain(found, "wake_at") or "the time it has set",
-        auth_url=plain(asked, "auth_url", address) or "the address in interactive.auth_url",
-        url=plain(asked, "url", address) or "Perplexity",
+        wake_at=_plain(found, "wake_at") or "the time it has set",
+        auth_url=_plain(asked, "auth_url", _HTTPS) or "the address in interactive.auth_url",
+        url=_plain(asked, "url", _HTTPS) or "Perplexity",
         follow=f" and followup_uuid {follow}" if follow else "",
-        pay=(f"top up at {paid}" if paid else "see the account's usage page on Perplexity")
-        + (f", or wait until {back}" if back else ""),
+        pay=f"{pay}, or wait until {back}" if back else pay,
     )
-    if found.get("pending_interactions"):
-        words += " Several wait (pending_interactions): answer each with its own followup_uuid."
-    if found.get("optional_auth_requests"):
-        words += " Never call notify_connected for optional_auth_requests."
-    if text_in(found, "next_cursor"):
-        words += " There is more: call again with cursor next_cursor."
-    return words.strip()
+    more = {
+        "pending_interactions": "Several wait (pending_interactions): answer each with its own "
+        "followup_uuid.",
+        "optional_auth_requests": "Never call notify_connected for optional_auth_requests.",
+        "next_cursor": "There is more: call again with cursor next_cursor.",
+    }
+    return " ".join(filter(None, (words, *(more[name] for name in more if found.get(name)))))
 
 
 class RemoteResult:
     """What the remote returned: its own object, every key kept, and the next step."""
 
     def __init__(self, tool: str, result: Mapping[str, Json]) -> None:
-        spoken = (text_in(one, "text") for one in list_in(result, "content"))
-        texts = [text for text in spoken if text]
+        texts = [*filter(None, (text_in(one, "text") for one in list_in(result, "content")))]
         found = result.get("structuredContent")
         if not isinstance(found, dict):
             with contextlib.suppress(ValueError):
@@ -12024,6 +11995,7 @@ class RemoteResult:
 
     def fitted(self, call: Call, reply: ParsedReply) -> "RemoteResult":
         """Itself where clients show all of it, else its beginning and the call for the rest."""
+        self.step = " ".join([*call.warnings, self.step])
         room = call.settings.max_result_chars - len(json_text(self.rest)) - len(self.step)
         if len(self.answer) > room:
             at = cut_at(self.answer, max(1000, room - 300))
@@ -12038,8 +12010,8 @@ class RemoteResult:
 
     def text(self) -> str:
         """The next step, then what the remote says, as text from outside."""
-        said = [self.answer, json_text(self.rest) if self.rest else ""]
-        return f"{self.step}\n{fenced(chr(10).join(filter(None, said)))}".lstrip()
+        said = "\n".join(filter(None, [self.answer, json_text(self.rest) if self.rest else ""]))
+        return f"{self.step}\n{fenced(said)}".lstrip()
 
 
 # ---- Files
@@ -12065,11 +12037,9 @@ class ComputerFile(NamedTuple):
 
     def text(self) -> str:
         """One sentence."""
-        if self.attachment_url:
-            return (
-                f"Uploaded {self.size_bytes} bytes. Pass in attachment_urls: {self.attachment_url}"
-            )
-        return f"Saved {self.size_bytes} bytes as {self.path}"
+        done = f"Saved {self.size_bytes} bytes as {self.path}"
+        sent = f"Uploaded {self.size_bytes} bytes. Pass in attachment_urls: {self.attachment_url}"
+        return sent if self.attachment_url else done
 
 
 @tool(
@@ -12087,8 +12057,9 @@ def do_computer_file(call: Call, args: ComputerFileArgs) -> ComputerFile:
     if call.settings.files_dir is None:
         words = "Files are off: set PERPLEXITY_FILES_DIR to the folder they may lie in."
         raise ToolError("invalid_request", words)
-    act = _uploaded if args.action == "upload" else _downloaded
-    return act(call, call.settings.files_dir, args)
+    with contextlib.ExitStack() as stack:
+        act = _uploaded if args.action == "upload" else _downloaded
+        return act(call, call.settings.files_dir, args, stack)
 
 
 @contextlib.contextmanager
@@ -12102,90 +12073,87 @@ def _blamed_on_path() -> Iterator[None]:
 
 
 def _remote(call: Call, name: str, **arguments: Json) -> dict[str, Json]:
+    """What a tool of the remote returns to this program itself."""
     computer = typing.cast("Computer", call.runtime.outside)
     return RemoteResult(name, computer.call_tool(call, name, arguments)).found
 
 
-def _uploaded(call: Call, folder: str, args: ComputerFileArgs) -> ComputerFile:
+def _uploaded(
+    call: Call, folder: str, args: ComputerFileArgs, stack: contextlib.ExitStack
+) -> ComputerFile:
     """Ask for an envelope, then send the file in it, to an address that gets no token."""
     import mimetypes
     import secrets
 
-    path, create = args.path or "", "create_attachment_upload"
-    with contextlib.ExitStack() as stack:
-        with _blamed_on_path():
-            reader, size = stack.enter_context(opened_below(folder, path, _MAX_FILE_BYTES))
-        name = re.split(r"[/\\]", path)[-1]
-        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        envelope = _remote(call, create, filename=name, mime_type=kind, size_bytes=size)
-        edge, safe = secrets.token_hex(16), re.sub(r"[^\w .()+-]", "_", name)
-        fields = [(f'"{n}"\r\n\r\n{v}', n) for n, v in object_in(envelope, "upload_fields").items()]
-        parts = [part for part, name in fields if not re.search(r'["\r\n]', name)]
-        # The file comes last: the store reads nothing behind it.
-        parts.append(f'"file"; filename="{safe}"\r\nContent-Type: {kind}\r\n\r\n')
-        head = "\r\n".join(f"--{edge}\r\nContent-Disposition: form-data; name={p}" for p in parts)
-        ends = head.encode("utf-8", "replace"), f"\r\n--{edge}--\r\n".encode()
+    path = args.path or ""
+    with _blamed_on_path():
+        reader, size = stack.enter_context(opened_below(folder, path, _MAX_FILE_BYTES))
+    name = re.split(r"[/\\]", path)[-1]
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    asked = {"filename": name, "mime_type": kind, "size_bytes": size}
+    envelope = _remote(call, "create_attachment_upload", **asked)
+    edge, safe = secrets.token_hex(16), re.sub(r"[^\w .()+-]", "_", name)
+    fields = object_in(envelope, "upload_fields")
+    parts = [f'"{n}"\r\n\r\n{v}' for n, v in fields.items() if not re.search(r'["\r\n]', n)]
+    # The file comes last: the store reads nothing behind it.
+    parts.append(f'"file"; filename="{safe}"\r\nContent-Type: {kind}\r\n\r\n')
+    head = "\r\n".join(f"--{edge}\r\nContent-Disposition: form-data; name={p}" for p in parts)
+    ends = head.encode("utf-8", "replace"), f"\r\n--{edge}--\r\n".encode()
 
-        def content() -> Iterator[bytes]:
-            left = size
-            yield ends[0]
+    def content() -> Iterator[bytes]:
+        yield ends[0]
+        left = size
+        while left:
             block = reader.read(min(left, 1 << 18))
-            while block:
-                left -= len(block)
-                yield block
-                block = reader.read(min(left, 1 << 18))
-            if left:
+            left -= len(block)
+            yield block
+            if not block:
                 raise ToolError("invalid_request", "The file became shorter while it was sent.")
-            yield ends[1]
+        yield ends[1]
 
-        long = str(sum(map(len, ends)) + size)
-        form = ("Content-Type", f"multipart/form-data; boundary={edge}")
-        url = _allowed(call.settings, envelope.get("upload_url"))
-        outgoing = Outgoing("POST", url=url, headers=(form, ("Content-Length", long)))
-        outgoing = outgoing._replace(content=content(), read_timeout_s=MAX_WAIT_S)
-        with opened(call.settings, outgoing) as response:
-            status = response.status
-    if not 200 <= status < 300:
-        words = f"The store refused the upload (HTTP {status}); try again for a new envelope."
+    long = str(sum(map(len, ends)) + size)
+    form = ("Content-Type", f"multipart/form-data; boundary={edge}")
+    url = _allowed(call.settings, envelope.get("upload_url"))
+    outgoing = Outgoing("POST", url=url, headers=(form, ("Content-Length", long)))
+    outgoing = outgoing._replace(content=content(), read_timeout_s=MAX_WAIT_S)
+    response = stack.enter_context(opened(call.settings, outgoing))
+    if not 200 <= response.status < 300:
+        words = f"The store refused the upload (HTTP {response.status}); try again."
         raise ToolError("unexpected_response", words)
     return ComputerFile(text_in(envelope, "attachment_url"), None, size)
 
 
-def _downloaded(call: Call, folder: str, args: ComputerFileArgs) -> ComputerFile:
+def _downloaded(
+    call: Call, folder: str, args: ComputerFileArgs, stack: contextlib.ExitStack
+) -> ComputerFile:
     """Ask for a fresh address, and save what is there into a new file."""
     from urllib.parse import unquote, urlsplit
 
-    known = {} if args.path else _asset(call, args)
+    def listed(cursor: dict[str, Json]) -> dict[str, Json]:
+        return _remote(call, "list_thread_assets", thread_id=args.thread_id, **cursor)
+
+    pages = () if args.path else _pages(listed, "next_cursor")
+    assets = (one for page in pages for one in list_in(page, "assets"))
+    known: Json = next((one for one in assets if text_in(one, "asset_id") == args.asset_id), {})
     if (count_of(known.get("size_bytes")) or 0) > _MAX_FILE_BYTES:
         raise ToolError("invalid_request", f"The file is larger than {_MAX_FILE_BYTES:,} bytes.")
     named = {"thread_id": args.thread_id, "asset_id": args.asset_id}
     url = _allowed(call.settings, _remote(call, "create_asset_download", **named).get("url"))
     outgoing, size = Outgoing("GET", url=url, most_bytes=_MAX_FILE_BYTES), 0
-    with opened(call.settings, outgoing) as response, contextlib.ExitStack() as stack:
-        if response.status != 200:
-            words = f"The file could not be fetched (HTTP {response.status}); ask for it again."
-            raise ToolError("unexpected_response", words)
-        said = response.headers.get_filename() or unquote(urlsplit(url).path)
-        name = args.path or file_name(text_in(known, "filename") or said)
+    response = stack.enter_context(opened(call.settings, outgoing))
+    if response.status != 200:
+        words = f"The file could not be fetched (HTTP {response.status}); ask for it again."
+        raise ToolError("unexpected_response", words)
+    said = response.headers.get_filename() or unquote(urlsplit(url).path)
+    name = args.path or file_name(text_in(known, "filename") or said)
+    with _blamed_on_path():
+        path, writer = stack.enter_context(new_below(folder, name))
+    for block in iter(functools.partial(response.read, 1 << 18), b""):
         with _blamed_on_path():
-            path, writer = stack.enter_context(new_below(folder, name))
-        for block in iter(functools.partial(response.read, 1 << 18), b""):
-            with _blamed_on_path():
-                size += writer.write(block)
-        if response.length:
-            raise ToolError("network_timeout", "The download broke off; try again.")
+            size += writer.write(block)
+    if response.length:
+        raise ToolError("network_timeout", "The download broke off; try again.")
     return ComputerFile(None, str(path), size)
-
-
-def _asset(call: Call, args: ComputerFileArgs) -> dict[str, Json]:
-    """What the thread's list says of an asset; empty where it says nothing."""
-
-    def ask(cursor: dict[str, Json]) -> dict[str, Json]:
-        return _remote(call, "list_thread_assets", thread_id=args.thread_id, **cursor)
-
-    pages = _pages(ask, "next_cursor")
-    assets = (one for page in pages for one in list_in(page, "assets"))
-    return next((one for one in assets if text_in(one, "asset_id") == args.asset_id), {})
 
 
 def file_name(text: str) -> str:
