@@ -11427,7 +11427,7 @@ def login(
     arrived: queue.SimpleQueue[str] = queue.SimpleQueue()
     server = _listener(state, arrived.put)
     redirect = f"http://127.0.0.1:{server.server_address[1]}{_CALLBACK}"
-    threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
+    Work("listener", functools.partial(server.serve_forever, 0.1))
     try:
         client = _client_id(settings, found, redirect)
         asked = {"response_type": "code", "client_id": client, "redirect_uri": redirect}
@@ -11436,8 +11436,7 @@ def login(
         page = found["authorization_endpoint"]
         page = f"{page}{'&' if '?' in page else '?'}{urlencode(asked)}"
         show(page)
-        reader = threading.Thread(target=list, args=(map(arrived.put, pasted),), daemon=True)
-        reader.start()  # the end of its input does not end the wait
+        Work("pasted", lambda: list(map(arrived.put, pasted)))  # its end does not end the wait
         if browser:
             import webbrowser
 
@@ -11546,7 +11545,6 @@ def logout(settings: Settings) -> str:
 
 # ---- Speaking to the remote
 
-_WITHDRAWN = {"structuredContent": {"event": "cancelled", "text": "Cancelled on request."}}
 _Headers = Mapping[str, str]  # of a session; with a token they are the way to the remote
 
 
@@ -11566,7 +11564,7 @@ class Computer:
         # By the modes in which the remote may ask the user something.
         self._sessions: dict[tuple[str, ...], _Headers] = {}
         self._stamp: tuple[int, ...] | None = None
-        self._listed_at, self._tools, self.is_fetching = 0.0, dict[str, Tool](), False
+        self._listed_at, self._tools = 0.0, dict[str, Tool]()
 
     def close(self) -> None:
         """End the sessions, if that takes no time."""
@@ -11684,17 +11682,16 @@ class Computer:
             self._stamp, found, made = stamp, dict[str, Tool](), signed_in(self.settings)
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
                 kept = read_json(read_text(own_path(self.settings, _LIST), 1 << 20))
+                self._listed_at = float(kept["fetched_at"])
                 if made and kept["resource"] == made.resource:
                     found = {one["name"]: self._tool_of(one) for one in _kept_tools(kept["tools"])}
                     found.update(COMPUTER_TOOLS)
-                    self._listed_at = float(kept["fetched_at"])
             # The same object while they are the same: that is how a change is noticed.
             if [tool.entry for tool in found.values()] != [t.entry for t in self._tools.values()]:
                 self._tools = found
-        is_old = self._tools and time.time() - self._listed_at > _LIST_LIFE_S
-        if fetch and is_old and not self.is_fetching:
-            self.is_fetching = True
-            threading.Thread(target=self._fetch_again, name="computer", daemon=True).start()
+        if fetch and self._tools and time.time() - self._listed_at > _LIST_LIFE_S:
+            self._listed_at = time.time()  # if nothing comes of it, the next look is in an hour
+            Work("computer", self.fetch_list)
         return self._tools
 
     def _tool_of(self, entry: dict[str, Json]) -> Tool:
@@ -11716,24 +11713,20 @@ class Computer:
             if signed_in(self.settings):  # not where somebody signed out meanwhile
                 replace_file(own_path(self.settings, _LIST), kept)
 
-    def _fetch_again(self) -> None:
-        with contextlib.suppress(ToolError):
-            self.fetch_list()
-        self._listed_at, self.is_fetching = time.time(), False
-
     def _forward(self, name: str, call: Call, arguments: dict[str, Json]) -> "RemoteResult":
         """Pass a call on as a request that costs no dollars; a late result becomes a job."""
 
         def send(request: PaidRequest) -> Reply:
             request.pause(0)
-            call.look, began, result = request.look, time.monotonic(), _WITHDRAWN
+            call.look, began = request.look, time.monotonic()
             try:
                 result = self.call_tool(call, name, arguments)
             except Cancelled:
                 if not request.withdrawn:
                     raise
-            took_ms = round(1000 * (time.monotonic() - began))
-            return Reply(200, RemoteResult(name, result), None, took_ms)
+                said = {"event": "cancelled", "text": "Cancelled on request."}
+                result = RemoteResult(name, {"structuredContent": said})
+            return Reply(200, result, None, round(1000 * (time.monotonic() - began)))
 
         plan = RequestPlan(
             api="computer",
@@ -11748,14 +11741,14 @@ class Computer:
         reply = paid_post(call, plan, DEFAULT_PROJECT)
         return typing.cast("RemoteResult", reply.value).fitted(call, reply)
 
-    def call_tool(self, call: Call, name: str, arguments: dict[str, Json]) -> Json:
+    def call_tool(self, call: Call, name: str, arguments: dict[str, Json]) -> "RemoteResult":
         """The result of a tool of the remote; an error says what may have happened."""
         params: dict[str, Json] = {"name": name, "arguments": arguments}
         if call.listens():
             params["_meta"] = {"progressToken": f"{name}-{time.time_ns()}"}
         sends, thread = _SENDING.match(name) is not None, arguments.get("thread_id")
         try:
-            return self.ask("tools/call", params, call, repeat=not sends)
+            return RemoteResult(name, self.ask("tools/call", params, call, repeat=not sends))
         except ToolError as error:
             if not error.sent:
                 raise
@@ -12072,12 +12065,6 @@ def _blamed_on_path() -> Iterator[None]:
         raise invalid("path", f"{why or 'cannot be used'}.") from None
 
 
-def _remote(call: Call, name: str, **arguments: Json) -> dict[str, Json]:
-    """What a tool of the remote returns to this program itself."""
-    computer = typing.cast("Computer", call.runtime.outside)
-    return RemoteResult(name, computer.call_tool(call, name, arguments)).found
-
-
 def _uploaded(
     call: Call, folder: str, args: ComputerFileArgs, stack: contextlib.ExitStack
 ) -> ComputerFile:
@@ -12091,7 +12078,7 @@ def _uploaded(
     name = re.split(r"[/\\]", path)[-1]
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     asked = {"filename": name, "mime_type": kind, "size_bytes": size}
-    envelope = _remote(call, "create_attachment_upload", **asked)
+    envelope = call.runtime.outside.call_tool(call, "create_attachment_upload", asked).found
     edge, safe = secrets.token_hex(16), re.sub(r"[^\w .()+-]", "_", name)
     fields = object_in(envelope, "upload_fields")
     parts = [f'"{n}"\r\n\r\n{v}' for n, v in fields.items() if not re.search(r'["\r\n]', n)]
@@ -12129,16 +12116,19 @@ def _downloaded(
     """Ask for a fresh address, and save what is there into a new file."""
     from urllib.parse import unquote, urlsplit
 
+    thread = {"thread_id": args.thread_id}
+    ask: Callable[..., RemoteResult] = call.runtime.outside.call_tool
+
     def listed(cursor: dict[str, Json]) -> dict[str, Json]:
-        return _remote(call, "list_thread_assets", thread_id=args.thread_id, **cursor)
+        return ask(call, "list_thread_assets", {**thread, **cursor}).found
 
     pages = () if args.path else _pages(listed, "next_cursor")
     assets = (one for page in pages for one in list_in(page, "assets"))
     known: Json = next((one for one in assets if text_in(one, "asset_id") == args.asset_id), {})
     if (count_of(known.get("size_bytes")) or 0) > _MAX_FILE_BYTES:
         raise ToolError("invalid_request", f"The file is larger than {_MAX_FILE_BYTES:,} bytes.")
-    named = {"thread_id": args.thread_id, "asset_id": args.asset_id}
-    url = _allowed(call.settings, _remote(call, "create_asset_download", **named).get("url"))
+    fresh = ask(call, "create_asset_download", {**thread, "asset_id": args.asset_id})
+    url = _allowed(call.settings, fresh.found.get("url"))
     outgoing, size = Outgoing("GET", url=url, most_bytes=_MAX_FILE_BYTES), 0
     response = stack.enter_context(opened(call.settings, outgoing))
     if response.status != 200:

@@ -615,7 +615,6 @@ class Serving(unittest.TestCase):
             count = len(made.fake.seen)
             session = self.session(made)
             session.ask(request(1, "ping"))
-            self.assertFalse(session.runtime.outside.is_fetching)
             self.assertEqual(len(made.fake.seen), count)
             self.assertIn(SENDING, self.names(session))
             made.fake.wait_for("tools/list", count=3)
