@@ -11388,12 +11388,16 @@ def _listener(state: str, arrive: Callable[[str], None]) -> Any:
         def log_message(self, *_: Any) -> None:
             """The line would hold the code."""
 
+    class Listener(socketserver.ThreadingTCPServer):
+        allow_reuse_address = os.name != "nt"  # there it would let others share the port
+        daemon_threads = True
+
+        def handle_error(self, *_: Any) -> None:
+            """A browser that hangs up is no news."""
+
     for port in _PORTS:
         with contextlib.suppress(OSError):
-            server = socketserver.ThreadingTCPServer(("127.0.0.1", port), Handler)
-            # A browser that hangs up is no news, and one that stays must not delay the end.
-            vars(server).update(handle_error=lambda *_: None, daemon_threads=True)
-            return server
+            return Listener(("127.0.0.1", port), Handler)
     words = f"All ports from {_PORTS[0]} to {_PORTS[-1]} are taken; close a program that uses one."
     raise ToolError("internal_error", words)
 
