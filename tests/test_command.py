@@ -1352,7 +1352,7 @@ class Help(unittest.TestCase):
         with console() as here:
             page = " ".join(here.line("ask --help").out.split())
         self.assertRegex(
-            page, r"--domains TEXT Up to 20 to search [^-]*\(-a.org\) \(may be repeated\) --"
+            page, r"--domains TEXT Up to 20: only these [^-]*\(-a.org\) \(may be repeated\) --"
         )
         self.assertEqual(page.count("may be repeated"), 1)
 

@@ -23,20 +23,38 @@ class Lists(unittest.TestCase):
     def test_the_default_model_stands_where_a_model_may_be_named(self) -> None:
         tiers = {f"PERPLEXITY_TIER_{t.upper()}": f"a/{t}" for t in ("light", "standard", "complex")}
         for routing, words in (
-            ({}, "standard: a call that names no model uses perplexity/sonar."),
-            ({"PERPLEXITY_ROUTING": "custom", **tiers}, "custom: light = a/light"),
+            ({}, "Default model: perplexity/sonar (standard routing)."),
+            ({"PERPLEXITY_ROUTING": "custom", **tiers}, "Routing mode custom: light = a/light"),
         ):
             settings = pro.read_settings(routing)
             for word in ("ask", "chat"):
                 tool = pro.TOOLS[f"perplexity_{word}"]
                 text = pro._listed(tool, pro.LEGACY_VERSIONS[0], settings)["description"]
-                self.assertIn(f"Routing mode {words}", text)
+                self.assertIn(words, text)
                 self.assertRegex(text, r" Cost: [^.]+(\.[0-9][^.]*)*\.\Z")
 
-    def test_main_results_are_described(self) -> None:
-        for word, key in (("ask", "answer"), ("search", "results"), ("decide", "answers")):
-            schema = pro.output_schema(pro.TOOLS[f"perplexity_{word}"])
-            self.assertTrue(schema["properties"][key]["description"])
+    def test_main_results_are_listed_and_their_form_is_told_beforehand(self) -> None:
+        for word, key, form in (
+            ("ask", "answer", "[1] markers, its sources, model and cost"),
+            ("search", "results", "title, URL, snippet, dates"),
+            ("decide", "answers", "the probability of yes"),
+        ):
+            declared = pro.TOOLS[f"perplexity_{word}"]
+            self.assertIn(key, pro.output_schema(declared)["properties"])
+            self.assertIn(form, declared.description)
+
+    def test_an_argument_is_listed_where_the_settings_give_it_a_meaning(self) -> None:
+        tiers = {f"PERPLEXITY_TIER_{t.upper()}": f"a/{t}" for t in ("light", "standard", "complex")}
+        for variables, listed in (
+            ({}, set[str]()),
+            ({"PERPLEXITY_ROUTING": "custom", **tiers}, {"tier"}),
+            ({"PERPLEXITY_CONFIRM_USD": "0"}, {"confirm"}),
+        ):
+            settings = pro.read_settings(variables)
+            names = pro.input_schema(pro.TOOLS["perplexity_ask"], settings)["properties"]
+            self.assertEqual(listed, names.keys() & {"tier", "confirm"})
+        names = pro.input_schema(pro.TOOLS["perplexity_chat"], pro.Settings())["properties"]
+        self.assertIn("confirm", names)  # for what deletes
 
     def test_no_text_looks_like_an_order_to_carry_data_away(self) -> None:
         # A linter for hidden instructions takes these words for one.
@@ -54,7 +72,7 @@ class Lists(unittest.TestCase):
             self.assertRegex(text.replace(name, ""), r"perplexity_\w+", name)
             if "free" not in text.rpartition("Cost: ")[2]:
                 self.assertIn("refused past a cap", text, name)
-            self.assertLessEqual(len(json.dumps(entry)), 3300, name)
+            self.assertLessEqual(len(json.dumps(entry)), 3400, name)
 
 
 class LikelyCalls(unittest.TestCase):
@@ -76,7 +94,8 @@ class LikelyCalls(unittest.TestCase):
 
     def test_the_cheapest_answer_is_named_by_the_order_of_depths(self) -> None:
         words = pro.input_schema(pro.TOOLS["perplexity_ask"])["properties"]
-        self.assertIn("cheapest first: fast", words["depth"]["description"])
+        self.assertIn("cheapest first", words["depth"]["description"])
+        self.assertEqual(words["depth"]["enum"][0], "fast")
         with desk() as owner:
             self.assertIn("standard", owner.refused("ask", query="q", tier="light"))
 
