@@ -3963,6 +3963,16 @@ def ensure_project(db: sqlite3.Connection, name: str) -> int:
     return _insert(db, "projects", id=number, name=name, created_at=now_text()[:19])
 
 
+def known_projects(settings: Settings) -> list[str]:
+    """The projects that there are, at a glance that changes nothing; none where that fails."""
+    import sqlite3
+
+    path, unread = database_path(settings), (OSError, ValueError, sqlite3.Error)
+    with contextlib.suppress(*unread), _onlooker(path, _GLANCE_S) as db:
+        return [row["name"] for row in rows(db, "SELECT name FROM projects ORDER BY name")]
+    return []
+
+
 def list_projects(db: sqlite3.Connection) -> list[dict[str, Json]]:
     """All projects by name, with their caps."""
     return rows(
@@ -12902,7 +12912,7 @@ class Screen:
         lines = text.splitlines()
         if self.terminal:
             lines = [part for line in lines for part in hanging(line, self.width)]
-        self.data("\n".join(lines) + "\n")
+        self.data("".join(f"{line}\n" for line in lines))
 
     def show(self, text: str) -> None:
         """Write to standard output as it is, whole or CannotWrite."""
@@ -12946,6 +12956,21 @@ class Screen:
         wiped = f"\r{line}{' ' * (width_of(self._moving) - width_of(line))}"
         self._say(wiped if line else f"{wiped}\r")
         self._moving = line
+
+    def answers(self) -> bool:
+        """Whether somebody is there to answer a question."""
+        return self.watched and _is_terminal(sys.stdin)
+
+    def asked(self, prompt: str) -> str:
+        """What a person answers; nothing at the end of the input."""
+        self.status("")
+        with contextlib.suppress(EOFError):
+            return input(prompt).strip()
+        return ""
+
+    def agreed(self) -> bool:
+        """Whether a person says yes; no is the default."""
+        return self.asked("[y/N] ").lower() in {"y", "yes"}
 
     def can_show(self, text: str) -> bool:
         """Whether the terminal's encoding has these characters."""
@@ -13356,6 +13381,14 @@ OPTIONS = (
     _option("dry_run", "Print request and estimate; send, store nothing", commands=_PAYING),
     _option("fence", "Mark text from the web, as models get it"),
     _option("args_json", "Arguments as a JSON object, @file or -; flags win", "string"),
+    # Of commands that are no tools.
+    _option("json", "Print JSON", commands=("computer", "doctor")),
+    _option("thread", "Go on in this thread", "string", ("computer",)),
+    _option("output", "Where to put a download", "string", ("computer",)),
+    _option("args_json", "Arguments of a call, JSON, @file or -", "string", ("computer",)),
+    _option("no_browser", "Print the address, open no browser", commands=("computer",)),
+    _option("offline", "Send nothing", commands=("doctor",)),
+    _option("write", "Write into the client's file", commands=("setup",)),
 )
 _ADDED = frozenset(option.name for option in OPTIONS)
 _SHORT = {
@@ -13375,19 +13408,16 @@ _FLAG_LIKE = pattern(r"-(?!\Z|[\d.]+\Z)[^\s=]*(=.*)?", re.DOTALL)
 
 
 def _fields_of(command: str) -> list[Field]:
-    """The arguments and options of a tool's command; none for another command."""
+    """The arguments and options that may follow a command."""
     declared = TOOLS.get(PREFIX + command)
     own = fields_of(arguments_of(declared)) if declared else ()
-    added = (o for o in OPTIONS if declared and command in (o.arg.commands or (command,)))
+    usual = (command,) if declared else ()
+    added = (option for option in OPTIONS if command in (option.arg.commands or usual))
     return [*(field for field in own if field.name != "confirm"), *added]
 
 
 def _is_action(field: Field) -> bool:
     return field.arg.positional and bool(field.shape.choices)
-
-
-def _is_list(field: Field) -> bool:
-    return field.shape.or_list or field.shape.list_of == "string"
 
 
 def flags_of(field: Field) -> list[str]:
@@ -13401,10 +13431,18 @@ def flags_of(field: Field) -> list[str]:
     return [] if _is_action(field) else [*own, *["--confirm"] * (field.name == "yes")]
 
 
-def _meant(word: str, known: Iterable[str]) -> str:
-    """The end of a refusal that names what was most likely meant, if anything."""
+def _meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The end of a refusal that names what was most likely meant, if anything was."""
     near = nearest(word, known)
-    return f"; did you mean {near}?" if near else ""
+    return f"; did you mean {near}?" if near else otherwise
+
+
+def _plain_words(command: str, words: Sequence[str], most: int) -> tuple[list[str], dict[str, str]]:
+    """The words and the flags of a command that is no tool, without looking into them."""
+    places, typed = _sorted_out(_fields_of(command), words)
+    if len(places) > most:
+        raise UsageError(usage_line(command))
+    return places, {name: texts[-1] for name, (_, texts) in typed.items()}
 
 
 def read_words(declared: Tool, words: Sequence[str], stdin: Stdin) -> ParsedCommand:
@@ -13414,10 +13452,8 @@ def read_words(declared: Tool, words: Sequence[str], stdin: Stdin) -> ParsedComm
     values = {n: _value(f, *typed[n], stdin) for n, f in fields.items() if n in typed}
     options = {o.name: values.pop(o.name) for o in OPTIONS if o.name in values}
     # Flags win over --args-json, and words over both: the nearer to the hand, the more meant.
-    arguments = _json_of("--args-json", stdin.text_of(options.pop("args_json", "{}")))
-    if not isinstance(arguments, dict):
-        raise UsageError("--args-json must be a JSON object")
-    arguments = {name: value for name, value in arguments.items() if value is not None}
+    given = _arguments_in(stdin.text_of(options.pop("args_json", "{}")))
+    arguments = {name: value for name, value in given.items() if value is not None}
     arguments.update(values, **({"confirm": True} if options.pop("yes", False) else {}))
     order = ParsedCommand(declared, arguments, options, {n: flag for n, (flag, _) in typed.items()})
     _place(order, _with_action(order, places, stdin), stdin)
@@ -13445,6 +13481,7 @@ def _sorted_out(
     typed: dict[str, tuple[str, list[str]]] = {}
     # What stands behind a question and a flag was most likely meant as a value of that flag.
     begins = sum(f.arg.positional and f.name not in _QUESTIONS for f in fields)
+    begins = begins if fields and fields[0].arg.commands is None else len(words)  # of a tool
     closed = ""
     while rest:
         word = rest.pop(0)
@@ -13453,9 +13490,9 @@ def _sorted_out(
         if _FLAG_LIKE.fullmatch(word):
             field, flag, text = _flag_in(word, rest, known)
             takes = f"{flag} takes {'no' if field.shape.kind == 'boolean' else 'one'} value"
-            takes = f"repeat {flag} for each value" if _is_list(field) else takes
+            takes = f"repeat {flag} for each value" if field.form == "texts" else takes
             closed = takes if len(places) > begins else ""
-            earlier = typed.get(field.name, ("", []))[1] if _is_list(field) else []
+            earlier = typed.get(field.name, ("", []))[1] if field.form == "texts" else []
             typed[field.name] = (flag, [*earlier, text])
         elif closed:
             meant = f"put the question before the flags, or after --; {closed}"
@@ -13493,12 +13530,20 @@ def _json_of(flag: str, text: str) -> Json:
         ) from None
 
 
+def _arguments_in(text: str) -> dict[str, Json]:
+    """What --args-json holds."""
+    found = _json_of("--args-json", text)
+    if not isinstance(found, dict):
+        raise UsageError("--args-json must be a JSON object")
+    return found
+
+
 def _value(field: Field, flag: str, texts: Sequence[str], stdin: Stdin) -> Json:
     """A value by its declared kind; bounds are the tool's affair."""
     shape, text = field.shape, texts[-1]
     if shape.kind == "boolean":
         return not flag.startswith("--no-")
-    if _is_list(field):
+    if field.form == "texts":
         if field.name in {"domains", "languages"} and any("," in text for text in texts):
             raise UsageError(f"{flag} takes one value; repeat {flag} for each")
         return text if shape.or_list and len(texts) == 1 else list(texts)
@@ -13630,7 +13675,7 @@ def _flags_for(field: Field, value: Json, *, simple: bool) -> list[str]:
         return [flag for flag in flags if flag.startswith("--no-") != value]
     is_lost = isinstance(value, dict) or (field.shape.kind == "any" and not simple)
     if isinstance(value, list):  # a single one of a text-or-list would become a text
-        is_lost = not _is_list(field) or (field.shape.or_list and len(value) == 1)
+        is_lost = field.form != "texts" or (field.shape.or_list and len(value) == 1)
     if is_lost or not flags:
         return []
     flag = "--" + field.name.replace("_", "-")
@@ -13689,11 +13734,7 @@ class _Watch:
         self.show()
         while self._asked:
             self._screen.note(self._asked.pop(0))
-            try:
-                answer = input("[y/N] ")
-            except EOFError:
-                answer = ""
-            self._agreed.append(answer.strip().lower() in {"y", "yes"})
+            self._agreed.append(self._screen.agreed())
         if not self.shown:
             age = int(time.monotonic() - self._began)
             self._screen.status(f"{self._name}: {age} s{self._latest}")
@@ -13719,7 +13760,7 @@ def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> CallEnd:
     watch = _Watch(order, screen)
     call = Call(runtime, order.declared, watch.report if screen.watched else None, patient=True)
     call.rehearses = "dry_run" in order.options
-    if "confirm" not in order.arguments and screen.watched and _is_terminal(sys.stdin):
+    if "confirm" not in order.arguments and screen.answers():
         call.ask_user = functools.partial(watch.ask, call)
     pause_s = TICK_S
     if _streams(order, screen):
@@ -14372,80 +14413,70 @@ def _message_sent(
 # ---- Perplexity Computer
 # Signing in and out, and its tools for a terminal, where the user answers what Computer asks.
 
-_COMPUTER_FLAGS = {"--thread": 1, "--args-json": 1, "--output": 1, "--no-browser": 0, "--json": 0}
-_COMPUTER_ACTIONS = {  # and how many words each takes
-    "login": 0, "status": 0, "logout": 0, "tools": 0,
-    "read": 1, "call": 1, "upload": 1, "download": 2,
+_COMPUTER_ACTIONS: dict[str, tuple[str, ...]] = {  # and the words that each takes
+    "login": (), "status": (), "logout": (), "tools": (), "read": ("thread_id",),
+    "call": ("tool",), "upload": ("path",), "download": ("thread_id", "asset_id"),
 }  # fmt: skip
-
-
-def _computer_words(words: Sequence[str]) -> tuple[str, list[str], dict[str, str]]:
-    """The action, empty for a task, its words and its flags; behind -- everything is the task."""
-    plain, flags, rest, is_task = list[str](), dict[str, str](), list(words), False
-    while rest:
-        word, equals, value = rest.pop(0).partition("=")
-        if word == "--" and not equals:
-            is_task, plain, rest = not plain, plain + rest, []
-        elif not word.startswith("--"):
-            plain.append(word + equals + value)
-        elif word in _COMPUTER_FLAGS and (equals or len(rest) >= _COMPUTER_FLAGS[word]):
-            flags[word] = value if equals or not _COMPUTER_FLAGS[word] else rest.pop(0)
-        else:
-            hint = _meant(word, _COMPUTER_FLAGS)
-            raise UsageError(f"{word} is no flag of computer or lacks a value{hint}")
-    action = plain[0] if plain and plain[0] in _COMPUTER_ACTIONS and not is_task else ""
-    taken = plain[1:] if action else plain
-    if action and len(taken) != _COMPUTER_ACTIONS[action]:
-        raise UsageError(f"computer {action} takes {_COMPUTER_ACTIONS[action]} word(s) behind it")
-    return action, taken, flags
 
 
 def run_computer(words: Sequence[str], scene: Context) -> int:
     """Sign in or out, show what there is, or have Computer do something."""
     settings, screen = scene
-    action, given, flags = _computer_words(words)
+    given, flags = _plain_words("computer", words, 1 << 20)
+    # Behind -- everything is the task, also a word such as status.
+    first = _plain_words("computer", words[: [*words, "--"].index("--")], 1 << 20)[0][:1]
+    action = first[0] if first and first[0] in _COMPUTER_ACTIONS else ""
+    named = dict(zip(_COMPUTER_ACTIONS.get(action, ()), given[1:]))
+    if action and (len(given) != len(_COMPUTER_ACTIONS[action]) + 1 or not all(named.values())):
+        needed = [name.upper() for name in _COMPUTER_ACTIONS[action]]
+        raise UsageError(f"it is written: {' '.join([PROGRAM, 'computer', action, *needed])}")
+    if action == "logout":
+        screen.note(logout(settings))
+        return 0
+    if not settings.computer:
+        raise ToolError("forbidden", "Perplexity Computer is switched off by PERPLEXITY_COMPUTER.")
+    for flaw in (one for one in settings.problems if one.startswith("PERPLEXITY_COMPUTER")):
+        raise ToolError("invalid_request", flaw)  # of its address: no other one is meant
     if action == "login":
         screen.note("Open this address in a browser, or paste the one you are sent to:")
         pasted = filter(None, (line.strip() for line in sys.stdin or ()))
-        show, browser = lambda url: screen.data(f"{url}\n"), "--no-browser" not in flags
+        show, browser = lambda url: screen.data(f"{url}\n"), "no_browser" not in flags
         login(settings, show, pasted, browser=browser)
         screen.note(f"Signed in to Perplexity Computer. {len(Computer(settings).tools())} tools.")
-    elif action == "status":
-        made = signed_in(settings)
-        if made is None or not (made.access or made.refresh):
-            raise ToolError("authentication", f"Nobody is signed in: {PROGRAM} computer login.")
+        return 0
+    made = signed_in(settings)
+    if made is None or not (made.access or made.refresh):
+        raise ToolError("authentication", f"Nobody is signed in: {PROGRAM} computer login.")
+    if action == "status":
         screen.data(f"Signed in at {made.issuer} for {made.resource}.\n")
-    elif action == "logout":
-        screen.note(logout(settings))
     elif action == "tools":
-        tools = Computer(settings).tools().values()
-        rows = [(tool.name, one_line(tool.description, 60)) for tool in tools]
+        rows = [
+            (tool.name, one_line(tool.description, 60))
+            for tool in Computer(settings).tools().values()
+        ]
         screen.data("".join(f"{line}\n" for line in aligned(rows, screen.width)) if rows else "")
     else:
-        return _computer_task(_computer_call(action, given, flags), "--json" in flags, scene)
+        call = _computer_call(action, named or {"message": " ".join(given)}, flags)
+        return _computer_task(call, "json" in flags, scene)
     return 0
 
 
 def _computer_call(
-    action: str, words: list[str], flags: dict[str, str]
+    action: str, named: dict[str, str], flags: dict[str, str]
 ) -> tuple[str, dict[str, Json]]:
     """The tool that a command line means, and its arguments."""
-    if action == "read":
-        return "read_thread", {"thread_id": words[0]}
-    if action == "call":
-        arguments = _json_of("--args-json", flags.get("--args-json", "{}"))
-        if not isinstance(arguments, dict):
-            raise UsageError("--args-json must be a JSON object")
-        return words[0], arguments
-    if action in {"upload", "download"}:
-        named = ("path",) if action == "upload" else ("thread_id", "asset_id")
-        path = {"path": flags["--output"]} if "--output" in flags else {}
-        return f"{PREFIX}computer_file", {"action": action, **path, **dict(zip(named, words))}
     stdin = Stdin()
-    message = " ".join(words) or (stdin.text() if stdin.is_fed() else "")
+    if action == "read":
+        return "read_thread", named
+    if action == "call":
+        return named["tool"], _arguments_in(stdin.text_of(flags.get("args_json", "{}")))
+    if action:
+        path = {"path": flags["output"]} if "output" in flags else {}
+        return f"{PREFIX}computer_file", {"action": action, **path, **named}
+    message = named["message"] or (stdin.text() if stdin.is_fed() else "")
     if not message.strip():
         raise UsageError("say what Computer is to do, or one of " + ", ".join(_COMPUTER_ACTIONS))
-    thread = {"thread_id": flags["--thread"]} if "--thread" in flags else {}
+    thread = {"thread_id": flags["thread"]} if "thread" in flags else {}
     return "call_perplexity_computer", {"message": message, **thread}
 
 
@@ -14456,10 +14487,8 @@ def _computer_task(call: tuple[str, dict[str, Json]], as_json: bool, scene: Cont
         while call[0]:
             declared = runtime.outside.tools().get(call[0])
             if declared is None:
-                if signed_in(settings):
-                    why = f"There is no such tool; {PROGRAM} computer tools lists them."
-                    raise ToolError("not_found", why)
-                raise ToolError("authentication", f"Nobody is signed in: {PROGRAM} computer login.")
+                why = f"There is no such tool; {PROGRAM} computer tools lists them."
+                raise ToolError("not_found", why)
             order = ParsedCommand(declared, call[1], {}, {})
             ended = _ended(order, runtime, screen)
             if ended.outcome.kind:
@@ -14491,17 +14520,14 @@ def _computer_text(found: Mapping[str, Json]) -> str:
 def _computer_answer(found: Mapping[str, Json], screen: Screen) -> tuple[str, dict[str, Json]]:
     """The call that answers what Computer asks, if somebody is there to ask; else no name."""
     event, follow = found.get("event"), object_in(found, "interactive").get("followup_uuid")
-    asks = event in {"ask_user_question", "confirm_action"}
-    if not (asks and screen.watched and _is_terminal(sys.stdin)):
+    if event not in {"ask_user_question", "confirm_action"} or not screen.answers():
         return "", {}
-    answer = ""
-    with contextlib.suppress(EOFError):
-        answer = input("> " if event == "ask_user_question" else "[y/N] ").strip()
     given = {"thread_id": found.get("thread_id"), **({"followup_uuid": follow} if follow else {})}
     if event == "ask_user_question":
+        answer = screen.asked("> ")
         answers = {text_in(found, "text") or "question": answer}
         return ("answer_question", {**given, "answers": answers}) if answer else ("", {})
-    agrees = answer.lower() in {"y", "yes"}
+    agrees = screen.agreed()
     reason = "The user agreed." if agrees else "The user did not agree."
     return f"confirm_action_{'approve' if agrees else 'deny'}", {**given, "result": reason}
 
@@ -14515,29 +14541,32 @@ NO_KEY = f"Make one at {KEYS_PAGE}, then store it: {PROGRAM} key set"
 def run_key(words: Sequence[str], scene: Context) -> int:
     """Store the API key, say where it comes from, or remove the stored one."""
     settings, screen = scene
-    action = words[0] if words else "status"
-    if action not in {"set", "status", "clear"} or len(words) > 1:
-        raise UsageError(f"{usage_line('key')}{_meant(action, ('set', 'status', 'clear'))}")
+    action = "".join(_plain_words("key", words, 1)[0]) or "status"
+    if action == "status":
+        return _key_status(settings, screen)
+    key = None
     if action == "clear":
         gone = remove_own(settings, STORED_KEY)
         screen.note("The stored key is removed." if gone else "There is no stored key.")
-        return 0
-    if action == "status":
-        return _key_status(settings, screen)
-    stdin = Stdin()
-    if stdin.is_fed():
-        text = stdin.text()
-    else:
-        import getpass
+    elif action == "set":
+        stdin = Stdin()
+        if stdin.is_fed():
+            text = stdin.text()
+        else:
+            import getpass
 
-        screen.note(f"Keys are made at {KEYS_PAGE}.")
-        text = getpass.getpass("Perplexity API key (not shown): ")
-    key, flaw = read_key(text)
-    if key is None:
-        raise UsageError(f"the key {flaw}")
-    screen.note(f"Stored in {store_key(settings, key)}, readable by you alone.")
-    if find_key(settings).key != key:
-        screen.note(f"Warning: {find_key(settings).place} is set too, and comes first.")
+            screen.note(f"Keys are made at {KEYS_PAGE}.")
+            text = getpass.getpass("Perplexity API key (not shown): ")
+        key, flaw = read_key(text)
+        if key is None:
+            raise UsageError(f"the key {flaw}")
+        screen.note(f"Stored in {store_key(settings, key)}, readable by you alone.")
+    else:
+        raise UsageError(f"{usage_line('key')}{_meant(action, COMMANDS['key'].words)}")
+    found = find_key(settings)
+    if found.key not in {None, key}:
+        comes = "is set too, and comes first" if key else "still gives a key"
+        screen.note(f"Warning: {found.place} {comes}.")
     return 0
 
 
@@ -14557,38 +14586,32 @@ def _key_status(settings: Settings, screen: Screen) -> int:
 # What to write is chapter 17's; here it is shown, and written on request only.
 
 
-def _launch_now(stored: str | None) -> Launch:
-    """How this very program is started, in a way that outlives caches: clients do not know PATH."""
+def own_launch(settings: Settings) -> Launch:
+    """How this very program is started, in a way that outlives caches, since clients do not know
+    PATH; and whether it then finds a stored key by itself.
+    """
     import shutil
     from pathlib import Path
 
+    usual, stored = f"{user_folders()[0]}/.perplexity-pro", None
+    if find_key(settings._replace(key=None, key_file=None)).key:
+        stored = "" if settings.data_dir == usual else settings.data_dir
     own, python = Path(__file__).resolve(), sys.executable
     parts = [part.rstrip("0123456789") for part in (*own.parts, *Path(python).parts)]
     cached = bool({"archive-v", "builds-v", "environments-v"}.intersection(parts))
     if not {"site-packages", "dist-packages"}.intersection(parts[: len(own.parts)]):
         python = getattr(sys, "_base_executable", python) if cached else python
-        if not own.stem.isidentifier():
-            return Launch(python, ("-I", str(own)), stored)
         # As a module its bytecode is kept; -I keeps the working folder off the path, and its own
         # folder comes last, so that nothing there stands in for the standard library.
         code = f"import sys; sys.path.append({str(own.parent)!r}); import {own.stem} as p"
-        return Launch(python, ("-I", "-c", f"{code}; sys.exit(p.main())"), stored)
+        started = ("-c", f"{code}; sys.exit(p.main())")
+        return Launch(python, ("-I", *(started if own.stem.isidentifier() else [str(own)])), stored)
     runner = "uvx" if cached else "pipx" if "pipx" in parts and "venvs" not in parts else ""
     found = shutil.which(runner or NAME)
-    if runner:
-        command = str(Path(found).absolute()) if found else runner
-        return Launch(command, (*(["run"] if runner == "pipx" else []), NAME), stored)
-    if found:
-        return Launch(str(Path(found).absolute()), (), stored)
-    return Launch(python, ("-I", "-m", own.stem), stored)
-
-
-def own_launch(settings: Settings) -> Launch:
-    """How a client starts this program, and whether it then finds a stored key by itself."""
-    if not find_key(settings._replace(key=None, key_file=None)).key:
-        return _launch_now(None)
-    usual = f"{user_folders()[0]}/.perplexity-pro"
-    return _launch_now("" if settings.data_dir == usual else settings.data_dir)
+    if not (found or runner):
+        return Launch(python, ("-I", "-m", own.stem), stored)
+    words = {"uvx": (NAME,), "pipx": ("run", NAME)}.get(runner, ())
+    return Launch(str(Path(found).absolute()) if found else runner, words, stored)
 
 
 def own_place() -> Place:
@@ -14599,75 +14622,64 @@ def own_place() -> Place:
     try:
         here = Path.cwd()
     except OSError:
-        raise ToolError(
-            "invalid_request", "The current folder is gone; change to another one and repeat."
-        ) from None
+        words = "The current folder is gone; change to another one and repeat."
+        raise ToolError("invalid_request", words) from None
     named = {name: here / folder for name, folder in folders.items()}
     return Place(Path(home), named, sys.platform, here)
 
 
-def clients_page(place: Place) -> str:
-    """The clients, and what was found of each on this machine."""
-    known = {found.client.word: found for found in found_clients(place)}
-    lines = [f"{PROGRAM} setup CLIENT [--write]; clients, * where a file was found:"]
-    for word, client in CLIENTS.items():
-        found = known.get(word)
-        state = " (set up)" if found and found.entered else ""
-        state = " (older)" if found and found.older and not state else state
-        lines.append(f"{'*' if found else ' '} {word:16} {client.title}{state}")
-    return "\n".join([*lines, "  links            one-click links, without a key"]) + "\n"
+def run_setup(words: Sequence[str], scene: Context) -> int | str:
+    """Print or write a client's configuration, list the clients, or print the links."""
+    settings, screen = scene
+    names, flags = _plain_words("setup", words, 1)
+    name = "".join(names)
+    if flags and name in {"", "links"}:
+        raise UsageError(usage_line("setup"))
+    if name == "links":
+        return "".join(f"{title}\n  {link}\n" for title, link in links().items())
+    if not name:
+        known = {found.client.word: found for found in found_clients(own_place())}
+        lines = [f"{PROGRAM} setup CLIENT [--write]; clients, * where a file was found:"]
+        for word, client in CLIENTS.items():
+            found = known.get(word)
+            state = found and (" (set up)" * found.entered or " (older)" * bool(found.older))
+            lines.append(f"{'*' if found else ' '} {word:16} {client.title}{state or ''}")
+        return "\n".join([*lines, "  links            one-click links, without a key"]) + "\n"
+    if name not in CLIENTS:
+        hint = _meant(name, CLIENTS, f"; {PROGRAM} setup lists them")
+        raise UsageError(f"{one_line(name, 40)!r} is no client{hint}")
+    client, launch = CLIENTS[name], own_launch(settings)
+    if launch.command in {"uvx", "pipx"}:
+        screen.note(f"{launch.command} is not on the PATH; put its absolute path in its place.")
+    if flags:
+        _write_for(client, launch, screen)
+        return 0
+    where = client_file(client, own_place()) or client.menu
+    screen.note(f"Into {where}:" if where else "To run in a shell:")
+    return client_snippet(client, launch).rstrip("\n") + "\n"
 
 
-def _key_advice(client: Client, new: str, launch: Launch) -> str:
-    """What is left to do, by the way in which the written file hands on the key."""
-    if "YOUR_KEY" in new:
-        return f"Replace YOUR_KEY by the key, then restart {client.title}."
-    reference = client.value or KEY_VARIABLE
-    if launch.stored is None and reference in new and "input:" not in reference:
-        return f"Export {KEY_VARIABLE} where {client.title} is started, then restart it."
-    return f"Restart {client.title}."
-
-
-def _write_for(client: Client, launch: Launch, screen: Screen) -> int:
-    """Put our entry into a client's file, after showing what changes."""
+def _write_for(client: Client, launch: Launch, screen: Screen) -> None:
+    """Put our entry into a client's file, after showing what changes; say what is left to do."""
     plan = plan_write(client, own_place(), launch)
     entry = json_text({"command": launch.command, "args": launch.args})[1:-1]
     for name in plan.older:
         screen.note(f"{name!r} starts the older {OLDER}; to switch it, put {entry} there.")
     if plan.new == plan.old:
         screen.note(f"Nothing to change in {plan.path}.")
-        return 0
+        return
     screen.data(plan.diff + "\n")
     backup = write_client(client, plan, launch)
     screen.note(f"Written: {plan.path}.")
     if backup:
         screen.note(f"The former text is kept in {backup}.")
-    screen.note(_key_advice(client, plan.new, launch))
-    return 0
-
-
-def run_setup(words: Sequence[str], scene: Context) -> int | str:
-    """Print or write a client's configuration, or print the links."""
-    settings, screen = scene
-    rest = [word for word in words if word != "--write"]
-    name, writes = rest[0] if rest else "", len(rest) < len(words)
-    if len(rest) > 1 or (writes and name in {"", "links"}):
-        raise UsageError(usage_line("setup"))
-    if not name:
-        return clients_page(own_place())
-    if name == "links":
-        return "".join(f"{title}\n  {link}\n" for title, link in links().items())
-    if name not in CLIENTS:
-        hint = _meant(name, CLIENTS) or f"; {PROGRAM} setup lists them"
-        raise UsageError(f"{one_line(name, 40)!r} is no client{hint}")
-    client, launch = CLIENTS[name], own_launch(settings)
-    if launch.command in {"uvx", "pipx"}:
-        screen.note(f"{launch.command} is not on the PATH; put its absolute path in its place.")
-    if writes:
-        return _write_for(client, launch, screen)
-    where = client_file(client, own_place()) or client.menu
-    screen.note(f"Into {where}:" if where else "To run in a shell:")
-    return client_snippet(client, launch).rstrip("\n") + "\n"
+    # By the way in which the written file hands on the key.
+    reference, todo = client.value or KEY_VARIABLE, f"Restart {client.title}."
+    if "YOUR_KEY" in plan.new:
+        todo = f"Replace YOUR_KEY by the key, then restart {client.title}."
+    elif launch.stored is None and reference in plan.new and "input:" not in reference:
+        todo = f"Export {KEY_VARIABLE} where {client.title} is started, then restart it."
+    screen.note(todo)
 
 
 # ---- Doctor
@@ -14684,56 +14696,61 @@ class Finding(NamedTuple):
     repair: str = ""
 
 
-def _check_certificates(settings: Settings) -> Finding:
-    """Whether there is anything to check the certificate of the API against."""
+def _certificates_flaw(settings: Settings) -> str:
+    """What is wrong with the variables that name certificates."""
     import ssl
     from pathlib import Path
 
     for variable, value in settings.certificates:
-        flaw = "names no folder of certificates"
         if variable == "SSL_CERT_FILE":
             try:
                 ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(value)
-                continue
             except ssl.SSLError:
-                flaw = "names a file without a certificate"
+                return f"{variable} names a file without a certificate"
             except OSError:
-                flaw = "names a file that cannot be read"
-        elif any(paths_like(Path(part), "*.[0-9]") for part in value.split(os.pathsep)):
-            continue
-        return Finding("certificates", False, f"{variable} {flaw}", "mend or unset it")
-    paths = ssl.get_default_verify_paths()
+                return f"{variable} names a file that cannot be read"
+        elif not any(paths_like(Path(part), "*.[0-9]") for part in value.split(os.pathsep)):
+            return f"{variable} names no folder of certificates"
+    return ""
+
+
+def _check_machine(settings: Settings) -> Iterator[Finding]:
+    """What this program runs on, and what it was told: versions, certificates, settings, key."""
+    import ssl
+
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("python", True, f"{version}, {ssl.OPENSSL_VERSION.partition('  ')[0]}")
+    newest, shown = sqlite_version() >= (3, 24, 0), ".".join(map(str, sqlite_version()))
+    yield Finding("sqlite", newest, shown, "use a Python with SQLite 3.24 or newer")
+    flaw, paths = _certificates_flaw(settings), ssl.get_default_verify_paths()
     place = paths.cafile or paths.capath or ("the system's" if os.name == "nt" else "")
     repair = "install the system's ca-certificates, or set SSL_CERT_FILE"
-    return Finding("certificates", bool(place), place or "none found", repair)
-
-
-def _check_settings(settings: Settings) -> Finding:
-    """Whether every variable that is set is known and can be used."""
+    repair = "mend or unset it" if flaw else repair
+    yield Finding("certificates", bool(place) and not flaw, flaw or place or "none found", repair)
+    ours = (v.name for v in VARIABLES if v.name.startswith("PERPLEXITY_"))
+    known = {name.partition("_")[2].lower(): name for name in ours}
     flaws = [*settings.problems, *settings.warnings]
-    known = [variable.name for variable in VARIABLES if variable.name.startswith("PERPLEXITY_")]
     for name in settings.unknown:
-        meant = nearest(
-            name[len("PERPLEXITY_") :], [one[len("PERPLEXITY_") :].lower() for one in known]
-        )
-        hint = f"; did you mean PERPLEXITY_{meant.upper()}?" if meant else ""
+        meant = known.get(nearest(name.partition("_")[2], known) or "")
+        hint = f"; did you mean {meant}?" if meant else ""
         flaws.append(f"{one_line(name, 60)} is not read by this program{hint}")
-    ok = not flaws
-    return Finding("settings", ok, "all usable" if ok else f"{len(flaws)} to mend", " ".join(flaws))
-
-
-def _check_key(settings: Settings) -> Finding:
-    """Where the key was found and of what shape it is, never its text."""
+    told = f"{len(flaws)} to mend" if flaws else "all usable"
+    yield Finding("settings", not flaws, told, " ".join(flaws))
     found = find_key(settings)
     if found.key is None:
-        return Finding("key", False, "none found", f"{found.problem} {NO_KEY}")
-    shape = f"in {found.place}, {len(found.key)} characters"
-    repair = "Perplexity keys begin with pplx-; this looks like another vendor's"
-    return Finding("key", found.key.startswith("pplx-"), shape, repair)
+        yield Finding("key", False, "none found", f"{found.problem} {NO_KEY}")
+    else:  # of what shape it is, never its text
+        shape = f"in {found.place}, {len(found.key)} characters"
+        repair = "Perplexity keys begin with pplx-; this looks like another vendor's"
+        yield Finding("key", found.key.startswith("pplx-"), shape, repair)
+    now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    repair = "set this machine's clock; certificates depend on it"
+    yield Finding("clock", time.gmtime().tm_year >= 2026, now, repair)
 
 
-def _check_data(settings: Settings) -> Iterator[Finding]:
-    """The data folder and its mode, then the database in it."""
+def _check_data(runtime: Runtime) -> Iterator[Finding]:
+    """The data folder and its mode, the database in it, and the runs not yet collected."""
+    settings = runtime.settings
     repair = "nothing can be stored: set PERPLEXITY_DATA_DIR to a folder that can be written"
     try:
         folder = data_folder(settings)
@@ -14743,42 +14760,36 @@ def _check_data(settings: Settings) -> Iterator[Finding]:
     except OSError as error:
         reason = f" ({error.strerror or error})"
         yield Finding("data folder", False, one_line(settings.data_dir, 60), repair + reason)
-        return
-    health = database_health(settings)
-    if health.problem:
-        yield Finding("database", False, "cannot be used", health.problem)
-    elif health.size_bytes is None:
-        yield Finding("database", True, "none yet; the first call makes it")
     else:
-        size = f"{health.size_bytes / 1e6:.1f} MB, journal {health.journal_mode}"
-        yield Finding("database", True, f"sound, revision {health.revision}, {size}")
-
-
-def _check_jobs(runtime: Runtime) -> Finding:
-    """How many runs are paid for and not yet collected."""
-    try:
-        with runtime.store.reading() as db:
-            count = len(running_jobs(db, None, 1000))
-    except ToolError as error:
-        return Finding("running jobs", False, "unknown", error.message)
-    return Finding("running jobs", True, f"{count} not collected yet" if count else "none")
+        health = database_health(settings)
+        size = f"{(health.size_bytes or 0) / 1e6:.1f} MB, journal {health.journal_mode}"
+        told = f"sound, revision {health.revision}, {size}"
+        told = "none yet; the first call makes it" if health.size_bytes is None else told
+        told = "cannot be used" if health.problem else told
+        yield Finding("database", not health.problem, told, health.problem)
+    if database_exists(settings):
+        try:
+            with runtime.store.reading() as db:
+                count = len(running_jobs(db, None, 1000))
+            yield Finding("running jobs", True, f"{count} not collected yet" if count else "none")
+        except ToolError as error:
+            yield Finding("running jobs", False, "unknown", error.message)
 
 
 def _check_api(runtime: Runtime) -> Finding:
     """The one request it makes, and a free one."""
     settings = runtime.settings
-    hurried = settings._replace(
-        connect_timeout_s=min(settings.connect_timeout_s, 3.0), max_attempts=1
-    )
-    via = " through a proxy" if settings.proxies else ""
+    limit_s = min(settings.connect_timeout_s, 3.0)
+    hurried = settings._replace(connect_timeout_s=limit_s, max_attempts=1)
+    where = f"{settings.base_url}{' through a proxy' if settings.proxies else ''}"
     try:
         key = Call(runtime, TOOLS[f"{PREFIX}models"]).key()
         end = time.monotonic() + 3.5
         outgoing = Outgoing("GET", MODELS_PATH, read_timeout_s=3.0, deadline=end)
         reply = request(hurried, key, outgoing, time.sleep)
     except ToolError as error:
-        return Finding("api", False, f"{settings.base_url}{via}", error.message)
-    return Finding("api", True, f"{settings.base_url}{via} answered in {reply.elapsed_ms} ms")
+        return Finding("api", False, where, error.message)
+    return Finding("api", True, f"{where} answered in {reply.elapsed_ms} ms")
 
 
 def _check_clients(*, with_key: bool) -> Iterator[Finding]:
@@ -14791,41 +14802,28 @@ def _check_clients(*, with_key: bool) -> Iterator[Finding]:
         yield Finding("clients", False, "cannot be looked for", str(error))
         return
     for found in known:
-        name, again = f"client {found.client.word}", f"{PROGRAM} setup {found.client.word}"
-        if found.problem:
-            repair = f"mend {found.path} by hand; {again} prints the block"
-            yield Finding(name, False, found.problem, repair)
-        elif found.command and not shutil.which(found.command):
-            yield Finding(name, False, f"{found.command} not found", f"{again} --write")
-        elif found.blank and not with_key:
-            yield Finding(
-                name, False, "YOUR_KEY is not filled in", f"put the key into {found.path}"
-            )
-        elif found.entered:
-            yield Finding(name, True, "set up")
-        elif found.older:
-            yield Finding(name, True, f"still starts the older server; {again} --write")
+        again, is_there = f"{PROGRAM} setup {found.client.word}", shutil.which(found.command)
+        states = (  # the first that applies
+            (found.problem, found.problem, f"mend {found.path} by hand; {again} prints the block"),
+            (found.command and not is_there, f"{found.command} not found", f"{again} --write"),
+            (
+                found.blank and not with_key,
+                "YOUR_KEY is not filled in",
+                f"put the key into {found.path}",
+            ),
+            (found.entered, "set up", ""),
+            (found.older, f"still starts the older server; {again} --write", ""),
+        )
+        for text, repair in [(text, repair) for applies, text, repair in states if applies][:1]:
+            yield Finding(f"client {found.client.word}", not repair, text, repair)
 
 
 def _findings(settings: Settings, *, offline: bool) -> Iterator[Finding]:
     """Everything that is looked at, cheapest first and the network last."""
-    import ssl
-
     quick = settings._replace(busy_timeout_s=1.0, observe=False)
     with contextlib.closing(Runtime(quick)) as runtime:
-        version = ".".join(map(str, sys.version_info[:3]))
-        yield Finding("python", True, f"{version}, {ssl.OPENSSL_VERSION.partition('  ')[0]}")
-        newest, shown = sqlite_version() >= (3, 24, 0), ".".join(map(str, sqlite_version()))
-        yield Finding("sqlite", newest, shown, "use a Python with SQLite 3.24 or newer")
-        yield _check_certificates(settings)
-        yield _check_settings(settings)
-        yield _check_key(settings)
-        now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-        repair = "set this machine's clock; certificates depend on it"
-        yield Finding("clock", time.gmtime().tm_year >= 2026, now, repair)
-        yield from _check_data(settings)
-        if database_exists(settings):
-            yield _check_jobs(runtime)
+        yield from _check_machine(settings)
+        yield from _check_data(runtime)
         yield from _check_clients(with_key=own_launch(settings).stored is not None)
         if not offline and find_key(settings).key:
             yield _check_api(runtime)
@@ -14834,34 +14832,24 @@ def _findings(settings: Settings, *, offline: bool) -> Iterator[Finding]:
 def run_doctor(words: Sequence[str], scene: Context) -> int:
     """Look at everything a call depends on, and say how to mend what is wrong."""
     settings, screen = scene
-    if set(words) - {"--offline", "--json"}:
-        raise UsageError(usage_line("doctor"))
-    findings = list(_findings(settings, offline="--offline" in words))
-    if "--json" in words:
+    flags = _plain_words("doctor", words, 0)[1]
+    findings = list(_findings(settings, offline="offline" in flags))
+    if "json" in flags:
         screen.data(json.dumps(jsonable(findings), indent=2, ensure_ascii=False) + "\n")
     else:
-        screen.data(_findings_page(findings, ascii_only=not screen.can_show("\u2713\u2717")))
+        good, bad = ("\u2713", "\u2717") if screen.can_show("\u2713\u2717") else ("ok", "NO")
+        rows = []
+        for found in findings:
+            rows.append((f"{good if found.ok else bad} {found.name}", found.text))
+            rows += [("", found.repair)] if found.repair and not found.ok else []
+        lines = aligned(rows, min(screen.width, COLUMNS) - 1, wrap=True)
+        screen.data("\n".join(lines) + "\n")
     return 0 if all(finding.ok for finding in findings) else 1
-
-
-def _findings_page(findings: Sequence[Finding], *, ascii_only: bool) -> str:
-    """A line for each finding, and below it how to mend what is wrong."""
-    import textwrap
-
-    good, bad = ("ok", "NO") if ascii_only else ("\u2713", "\u2717")
-    lines, indent = [], " " * 16
-    for found in findings:
-        line = f"{good if found.ok else bad} {found.name:13} {found.text}"
-        lines.append(cut(without_hidden(line), COLUMNS - 1))
-        if not found.ok and found.repair:
-            wrapped = textwrap.wrap(found.repair, COLUMNS - 17)
-            lines += [f"{indent}{part}" for part in wrapped]
-    return "\n".join(lines) + "\n"
 
 
 def reach_page(settings: Settings) -> str:
     """Every host, file, variable and port that this program may touch, without any credentials."""
-    hosts = [settings.base_url]
+    hosts, folder = [settings.base_url], settings.data_dir
     if settings.computer:
         hosts.append(f"{settings.computer_url}, and what it names to sign in and for files")
     for name, value in settings.proxies:
@@ -14870,18 +14858,23 @@ def reach_page(settings: Settings) -> str:
         except ToolError:
             host = "cannot be used as an address"
         hosts.append(f"{name}: {one_line(host, 200)}")
-    files = [f"{settings.data_dir}/{DATABASE}, with -wal, -shm and backup-*.db beside it"]
-    keys = (settings.key_file, f"{settings.data_dir}/{STORED_KEY}")
-    files += [f"{name} (read, the key)" for name in keys if name]
-    files += [f"{settings.files_dir}/... (read; written: downloads)"] if settings.files_dir else []
-    files += [f"{settings.data_dir}/computer.json, computer-tools.json, computer.lock (sign-in)"]
-    files += ["on request: @FILE, and clients' files by setup and doctor (read)"]
-    files += ["on request: --output, --html, and a client's file by setup --write (written)"]
-    blocks = {"hosts": hosts, "files": files, "variables": [v.name for v in VARIABLES]}
-    blocks.update(ports=["none; computer login: 127.0.0.1, one of 47810 to 47899, until it ends"])
-    blocks.update(programs=["none; computer login: the browser, unless --no-browser"])
-    lines = ["\n  ".join([f"{name}:", *items]) for name, items in blocks.items()]
-    return "\n".join(lines) + "\n"
+    keys = filter(None, (settings.key_file, f"{folder}/{STORED_KEY}"))
+    files = [
+        f"{folder}/{DATABASE}, with -wal, -shm and backup-*.db beside it",
+        *(f"{name} (read, the key)" for name in keys),
+        *([f"{settings.files_dir}/... (read; written: downloads)"] if settings.files_dir else []),
+        f"{folder}/computer.json, computer-tools.json, computer.lock (sign-in)",
+        "on request: @FILE, and clients' files by setup and doctor (read)",
+        "on request: --output, --html, and a client's file by setup --write (written)",
+    ]
+    blocks = {
+        "hosts": hosts,
+        "files": files,
+        "variables": [variable.name for variable in VARIABLES],
+        "ports": ["none; computer login: 127.0.0.1, one of 47810 to 47899, until it ends"],
+        "programs": ["none; computer login: the browser, unless --no-browser"],
+    }
+    return "".join("\n  ".join([f"{name}:", *items]) + "\n" for name, items in blocks.items())
 
 
 def run_help(words: Sequence[str], scene: Context) -> int | str:
@@ -14889,20 +14882,19 @@ def run_help(words: Sequence[str], scene: Context) -> int | str:
     settings, screen = scene
     if settings.problems:
         screen.note(f"Warning: {' '.join(settings.problems)}")
-    name = words[-1].lower().removeprefix(PREFIX) if words else ""
-    if len(words) == 1 and name in COMMANDS:
+    name, alone = words[-1].lower().removeprefix(PREFIX) if words else "", len(words) == 1
+    if alone and name in COMMANDS:
         return command_page(name)
     if name == "settings":
         table = [("variable", "default", "meaning")]
         table += [(one.name, one.default, one.meaning) for one in VARIABLES]
         return "\n".join(aligned(table, screen.width, wrap=True)) + "\n"
-    known = [*COMMANDS, *TOPICS]
-    if len(words) == 1 and name not in {*TOPICS, "index", "tool", "topic"}:
-        shown = one_line(words[0], 40)
-        hint = _meant(name, known) or f"; try one of {', '.join(known)}."
-        screen.note(f"{PROGRAM} help: there is no help for {shown}{hint}")
+    if alone and name not in {*TOPICS, "index", "tool", "topic"}:
+        known = [*COMMANDS, *TOPICS]
+        hint = _meant(name, known, f"; try one of {', '.join(known)}.")
+        screen.note(f"{PROGRAM} help: there is no help for {one_line(words[0], 40)}{hint}")
         return 1
-    words = ["topic", name] if len(words) == 1 and name in TOPICS else words
+    words = ["topic", name] if alone and name in TOPICS else words
     usable = settings._replace(problems=(), warnings=())
     return run_words(TOOLS[f"{PREFIX}help"], words, (usable, screen))
 
@@ -14929,7 +14921,7 @@ COMMANDS: dict[str, Command] = {
     "computer": Command(
         "ask", "Have Perplexity Computer do a task, with your account", run_computer,
         "[TASK | login | status | logout | tools | read | call | upload | download] [FLAGS]",
-        (*_COMPUTER_ACTIONS, *_COMPUTER_FLAGS),
+        tuple(_COMPUTER_ACTIONS),
     ),
     "key": Command(
         "set up", "Store the API key, show where it comes from, remove it", run_key,
@@ -14937,11 +14929,11 @@ COMMANDS: dict[str, Command] = {
     ),
     "setup": Command(
         "set up", "Print or write the configuration of an MCP client", run_setup,
-        "[CLIENT [--write] | links]", (*CLIENTS, "links", "--write"),
+        "[CLIENT [--write] | links]", (*CLIENTS, "links"),
     ),
     "doctor": Command(
         "set up", "Check key, data, clients and network; costs nothing", run_doctor,
-        "[--offline] [--json]", ("--offline", "--json"),
+        "[--offline] [--json]",
     ),
     "audit": Command(
         "set up", "Print every host, file and variable it may touch",
@@ -14953,7 +14945,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "completion": Command(
         "set up", "Print a script that completes commands and flags",
-        lambda words, _: completion_script(words), "bash|zsh|fish|powershell",
+        lambda words, scene: completion(words, scene[0]), "bash|zsh|fish|powershell",
         ("bash", "zsh", "fish", "powershell"),
     ),
     "help": Command(
@@ -15010,11 +15002,10 @@ def main_page() -> str:
 def usage_line(command: str) -> str:
     """How a command is written: what stands without a flag, in order."""
     words = [f"usage: {PROGRAM} {command}"]
-    for field in _fields_of(command):
-        if field.arg.positional:
-            name = "|".join(field.shape.choices) or field.name.upper()
-            name += "..." * (field.name in _QUESTIONS)
-            words.append(name if field.required and field.name in _QUESTIONS else f"[{name}]")
+    for field in (field for field in _fields_of(command) if field.arg.positional):
+        name = "|".join(field.shape.choices) or field.name.upper()
+        name += "..." * (field.name in _QUESTIONS)
+        words.append(name if field.required and field.name in _QUESTIONS else f"[{name}]")
     return " ".join([*words, COMMANDS[command].synopsis]).rstrip()
 
 
@@ -15023,93 +15014,60 @@ def command_page(command: str) -> str:
     import shlex
 
     declared, width = TOOLS.get(PREFIX + command), COLUMNS - 1
+    declared = None if command == "help" else declared
     about = COMMANDS[command].summary + "."
-    if declared and command != "help":
-        about = spoken(f"{declared.summary} Cost: {declared.cost}.")
+    about = spoken(f"{declared.summary} Cost: {declared.cost}.") if declared else about
     lines = [*wrapped(usage_line(command), width), "", *wrapped(about, width)]
     if command == "completion":
-        lines += [
-            "",
-            'To install it, put  eval "$(perplexity-pro completion bash)"  into ~/.bashrc.',
-        ]
+        install = 'To install it, put  eval "$(perplexity-pro completion bash)"  into ~/.bashrc.'
+        lines += ["", install]
     fields = [field for field in _fields_of(command) if flags_of(field)]
     lines += ["", "flags:"] if fields else []
     for field in fields:
         value = "|".join(field.shape.choices)
         value = value or _VALUES.get(field.name, _VALUES.get(field.shape.kind, "TEXT"))
         head = f"  {', '.join(flags_of(field))} {value}"
-        again = " (may be repeated)" if _is_list(field) else ""
+        again = " (may be repeated)" if field.form == "texts" else ""
         words = wrapped(f"{spoken(field_words(field))}{again}", width - 24)
         lines += [f"{head:23} {words.pop(0)}"] if len(head) < 24 else [head]
         lines += [" " * 24 + line for line in words]
-    if declared and command != "help":
-        declared_lines = (shlex.join(words_of(declared, one)) for one in declared.examples)
-        examples = _EXAMPLES.get(command) or declared_lines
+    if declared:
+        own = (shlex.join(words_of(declared, one)) for one in declared.examples)
+        examples = _EXAMPLES.get(command) or own
         lines += ["", "examples:", *(f"  {PROGRAM} {line}" for line in examples)]
     return "\n".join(lines) + "\n"
 
 
-# ---- Completion: one table for all shells, a line for each place, what fits there behind `=`
+# ---- Completion: the scripts ask this program what may stand behind the words so far
 
 _SCRIPTS = {
     "bash": """\
 # To install it: eval "$(perplexity-pro completion bash)" in ~/.bashrc
-_perplexity_pro_table='
-@table@
-'
 _perplexity_pro() {
-  local key line word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}"
-  local command=perplexity-pro
-  [ "$COMP_CWORD" -gt 1 ] && command="${COMP_WORDS[1]}"
-  for key in "$command $before" "$command"; do
-    while IFS= read -r line; do
-      [ "${line%%=*}" = "$key" ] || continue
-      COMPREPLY=($(compgen -W "${line#*=}" -- "$word"))
-      return
-    done <<< "$_perplexity_pro_table"
-  done
+  local line word="${COMP_WORDS[COMP_CWORD]}"
+  COMPREPLY=()
+  while IFS= read -r line; do
+    case "$line" in "") ;; "$word"*) COMPREPLY+=("$line") ;; esac
+  done <<< "$(perplexity-pro completion -- "${COMP_WORDS[@]:1:$((COMP_CWORD-1))}" 2> /dev/null)"
 }
 complete -o default -F _perplexity_pro perplexity-pro
 """,
     "fish": """\
 # To install it: perplexity-pro completion fish > ~/.config/fish/completions/perplexity-pro.fish
-set -g __perplexity_pro_table '
-@table@
-'
 function __perplexity_pro
     set -l words (commandline -opc)
-    set -l begin $words[1..2]
-    for key in "$begin[-1] $words[-1]" "$begin[-1]"
-        for line in (string split \\n -- $__perplexity_pro_table)
-            set -l parts (string split -m 1 = -- $line)
-            if test (count $parts) = 2; and test "$parts[1]" = "$key"
-                string split ' ' -- $parts[2]
-                return
-            end
-        end
-    end
+    perplexity-pro completion -- $words[2..-1] 2> /dev/null
 end
 complete -c perplexity-pro -a '(__perplexity_pro)'
 """,
     "powershell": """\
 # To install it: perplexity-pro completion powershell >> $PROFILE
-$PerplexityProTable = @'
-@table@
-'@
 Register-ArgumentCompleter -Native -CommandName perplexity-pro -ScriptBlock {
   param($word, $ast, $at)
-  $words = @($ast.CommandElements | ForEach-Object { "$_" } | Where-Object { $_ -ne $word })
-  $command = if ($words.Count -gt 1) { $words[1] } else { $words[0] }
-  foreach ($key in "$command $($words[-1])", "$command") {
-    foreach ($line in $PerplexityProTable -split "\\r?\\n") {
-      $name, $offers = $line -split '=', 2
-      if ($offers -and $name -eq $key) {
-        return $offers -split ' ' | Where-Object { $_ -like "$word*" } | ForEach-Object {
-          [System.Management.Automation.CompletionResult]::new($_)
-        }
-      }
-    }
-  }
+  $words = @($ast.CommandElements | Select-Object -Skip 1 | ForEach-Object { "$_" })
+  $words = @($words | Where-Object { $_ -ne $word })
+  perplexity-pro completion '--' $words 2> $null | Where-Object { $_ -like "$word*" } |
+    ForEach-Object { [System.Management.Automation.CompletionResult]::new($_) }
 }
 """,
 }
@@ -15120,23 +15078,36 @@ autoload -U +X bashcompinit && bashcompinit
 {_SCRIPTS["bash"].partition(chr(10))[2]}"""
 
 
-def completion_script(words: Sequence[str]) -> str:
-    """The script of a shell, with the table of what can stand where."""
+def completion(words: Sequence[str], settings: Settings) -> str:
+    """The script of a shell; or, behind --, what may come after these words, a line for each."""
+    if words[:1] == ["--"]:
+        return "".join(f"{offer}\n" for offer in _offers(words[1:], settings))
     if len(words) != 1 or words[0] not in _SCRIPTS:
         raise UsageError(usage_line("completion"))
-    table = {PROGRAM: [*COMMANDS]}
-    for word, command in COMMANDS.items():
-        fields = _fields_of(word) if word != "help" else []
-        actions = [name for field in fields if _is_action(field) for name in field.shape.choices]
-        flags = [flag for field in fields for flag in flags_of(field)]
-        table[word] = [*command.words, *actions, *flags]
-        table[word] += [*COMMANDS] if word == "help" else []
-        for field in fields:
-            depths = RESEARCH_DEPTHS if word == "research" else SYNC_DEPTHS
-            values = {"depth": depths, "tier": TIERS}.get(field.name, field.shape.choices)
-            table.update({f"{word} {flag}": [*values] for flag in flags_of(field) if values})
-    lines = "\n".join(f"{key}={' '.join(offers)}" for key, offers in table.items())
-    return _SCRIPTS[words[0]].replace("@table@", lines)
+    return _SCRIPTS[words[0]]
+
+
+def _offers(words: Sequence[str], settings: Settings) -> Iterable[str]:
+    """What may come after some words: values of the flag just typed, else actions and flags."""
+    words = [word for word in words if word != "="]  # which bash makes a word of its own
+    if not words:
+        return COMMANDS
+    word, last = words[0], words[-1]
+    fields = _fields_of(word) if word in COMMANDS else []
+    of_flag = [field for field in fields if last in flags_of(field)]
+    depths = RESEARCH_DEPTHS if word == "research" else SYNC_DEPTHS
+    closed = {"depth": depths, "tier": TIERS}
+    for field in (field for field in of_flag if field.form != "switch"):
+        if field.name == "project":
+            return known_projects(settings)
+        return closed.get(field.name, field.shape.choices)
+    actions = [name for field in fields if _is_action(field) for name in field.shape.choices]
+    if word == "projects" and last in {"delete", "budget"}:
+        return known_projects(settings)
+    if word == "help":
+        return [*COMMANDS, *COMMANDS[word].words]
+    own = COMMANDS[word].words if word in COMMANDS else ()
+    return [*own, *actions, *(flag for field in fields for flag in flags_of(field))]
 
 
 # ---- One command line
@@ -15168,26 +15139,18 @@ def command_line(words: Sequence[str], settings: Settings, screen: Screen) -> in
         return 1
 
 
-def _without_transport(words: Sequence[str]) -> list[str]:
-    """The words of an older configuration, which named the transport: standard input or none."""
-    at = next((n for n, word in enumerate(words[:2]) if word.startswith("--transport")), None)
-    if at is None or (at == 1 and words[0] != "serve"):
-        return list(words)
-    named = words[at].partition("=")[2] or "".join(words[at + 1 : at + 2])
-    if named != "stdio":
-        raise UsageError("this server speaks over standard input and output only")
-    return ["serve"]
-
-
 def _dispatched(words: Sequence[str], scene: Context) -> int | str:
     """The exit status, or the page, that the words lead to."""
     try:  # whatever the locale, the words are UTF-8
-        words = [os.fsencode(word).decode() for word in words] if os.name != "nt" else words
+        words = [os.fsencode(word).decode() for word in words] if os.name != "nt" else list(words)
     except ValueError:
         raise UsageError("the words are not UTF-8 text; nothing was sent") from None
-    if not words and not _is_terminal(sys.stdin):
-        words = ["serve"]  # where no person could be at the other end
-    words = _without_transport(words)
+    # An older configuration names the transport, which is standard input or none.
+    head, _, named = " ".join(words).replace("=", " ").removeprefix("serve ").partition(" ")
+    if head == "--transport" and named.split()[:1] != ["stdio"]:
+        raise UsageError("this server speaks over standard input and output only")
+    if head == "--transport" or not (words or _is_terminal(sys.stdin)):
+        words = ["serve"]  # also where no person could be at the other end
     if not words:
         scene[1].note(f"Standard input is a terminal; {PROGRAM} serve starts the server anyway.")
         return (
@@ -15203,10 +15166,10 @@ def _dispatched(words: Sequence[str], scene: Context) -> int | str:
     if word in {"-h", "--help"}:
         return main_page()
     if word not in COMMANDS:
-        hint = _meant(word, COMMANDS) or f"; choose from {', '.join(COMMANDS)}"
+        hint = _meant(word, COMMANDS, f"; choose from {', '.join(COMMANDS)}")
         raise UsageError(f"{one_line(word, 40)}: there is no such command{hint}")
     # Help is given however wrong the other words are.
-    if {"-h", "--help"} & set(rest[: rest.index("--")] if "--" in rest else rest):
+    if {"-h", "--help"} & set(rest[: [*rest, "--"].index("--")]):
         return command_page(word)
     if rest and not COMMANDS[word].synopsis:
         raise UsageError(usage_line(word))

@@ -1121,6 +1121,7 @@ class Keys(unittest.TestCase):
             said = here.line("key set", stdin=b"pplx-another-key-that-is-not-used")
             self.assertIn("PERPLEXITY_API_KEY is set too, and comes first", said.err)
             self.assertIn("From PERPLEXITY_API_KEY, ending in", here.line("key status").out)
+            self.assertIn("PERPLEXITY_API_KEY still gives a key", here.line("key clear").err)
 
     def test_what_is_no_key_is_refused_and_not_shown(self) -> None:
         with console() as here:
@@ -1407,24 +1408,55 @@ class Completion(unittest.TestCase):
         with console() as here:
             return here.line(f"completion {shell}").out
 
-    def test_every_shell_gets_every_command_and_flag(self) -> None:
+    def test_every_place_offers_what_fits_there(self) -> None:
+        with console() as here:
+            here.line("ask q -p alpha")
+            here.line("ask q -p beta")
+            for line, offers in {
+                "": list(pro.COMMANDS),
+                "jobs": ["list", "result", "cancel", "--wait", "--json"],
+                "ask": ["--max-results", "--no-search", "--dry-run", "-p"],
+                "ask --depth": list(pro.SYNC_DEPTHS),
+                "ask --depth =": list(pro.SYNC_DEPTHS),
+                "research --depth": list(pro.RESEARCH_DEPTHS),
+                "setup": ["cursor", "links", "--write"],
+                "doctor": ["--offline", "--json"],
+                "computer": ["login", "--thread"],
+                "help": ["ask", "costs"],
+                "usage -p": ["alpha", "beta"],
+                "projects delete": ["alpha", "beta"],
+            }.items():
+                said = here.line(f"completion -- {line}")
+                self.assertEqual((said.status, said.err), (0, ""), line)
+                self.assertLessEqual(set(offers), set(said.out.splitlines()), line)
+            for line in ("ask -o", "nonsense"):
+                self.assertEqual(here.line(f"completion -- {line}").out, "")
+
+    def test_names_of_projects_are_read_without_making_or_waiting_for_anything(self) -> None:
+        with console() as here:
+            said = here.line("completion -- usage --project")
+            self.assertEqual((said.status, said.out, said.err), (0, "", ""))
+            self.assertFalse(Path(here.folder, "data").exists())
+            Path(here.folder, "data").mkdir()
+            Path(here.folder, "data", pro.DATABASE).write_bytes(b"no database" * 1000)
+            said = here.line("completion -- usage --project")
+            self.assertEqual((said.status, said.out, said.err), (0, "", ""))
+
+    def test_every_shell_gets_a_script_that_asks_the_program(self) -> None:
         for shell in ("bash", "zsh", "fish", "powershell"):
-            script = self.script(shell)
-            for word in pro.COMMANDS:
-                self.assertIn(word, script)
-            for flag in ("max-results", "no-search", "dry-run", "html"):
-                self.assertIn(flag, script)
+            self.assertIn("perplexity-pro completion", self.script(shell))
 
     @unittest.skipUnless(shutil.which("bash"), "needs bash")
     def test_bash_completes_commands_actions_flags_and_values(self) -> None:
-        script = self.script("bash")
+        program = shlex.join([sys.executable, "-c", DRIVER])
+        script = f'perplexity-pro() {{ {program} "$@"; }}\n{self.script("bash")}'
         expected = {
             ("",): set(pro.COMMANDS),
             ("ch",): {"chat"},
             ("chat", "s"): {"send"},
             ("ask", "--max"): {"--max-results", "--max-output-tokens"},
             ("ask", "--recency", "w"): {"week"},
-            ("completion", "f"): {"fish"},
+            ("ask", "--output", ""): set(),
         }
         for words, offers in expected.items():
             line = " ".join(shlex.quote(word) for word in ("perplexity-pro", *words))

@@ -798,6 +798,27 @@ class CommandLine(unittest.TestCase):
                 with self.subTest(words):
                     self.assertEqual(self.line(made, *words)[0], status)
 
+    def test_what_cannot_be_is_refused_in_a_sentence(self) -> None:
+        with bridge() as made:
+            asked = len(made.fake.sent("tools/call"))
+            self.assertEqual(self.line(made, "read", "")[0], 2)
+            self.line(made, "logout")
+            for words in (("tools",), ("call", "nosuch"), ("read", "t-1")):
+                status, out, err = self.line(made, *words)
+                self.assertEqual((status, out, err.count("\n")), (3, "", 1), words)
+                self.assertIn("perplexity-pro computer login", err)
+            self.assertEqual(len(made.fake.sent("tools/call")), asked)
+        for more, said in (
+            ({"PERPLEXITY_COMPUTER": "off"}, "switched off by PERPLEXITY_COMPUTER"),
+            ({"PERPLEXITY_COMPUTER_URL": "http://evil.example/mcp"}, "COMPUTER_URL cannot be used"),
+        ):
+            with bridge() as made:
+                made.settings = pro.read_settings({**made.environ, **more})
+                for action in ("login", "status", "tools"):
+                    status, out, err = self.line(made, action)
+                    self.assertEqual((status, out, err.count("\n")), (1, "", 1), action)
+                    self.assertIn(said, err)
+
     def test_answers_are_printed_and_the_thread_is_told_beside_them(self) -> None:
         with bridge() as made:
             _, out, err = self.line(made, "a question")
