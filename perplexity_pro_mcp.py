@@ -6088,9 +6088,7 @@ class RequestPlan(NamedTuple):
     earlier: str = ""  # what the model reads besides, since Perplexity keeps it
     stream: bool = False  # can be followed piece by piece, if somebody listens
     estimate_nano: int | None = None  # the most it may cost, where that is known beforehand
-    send: "Callable[[PaidRequest], Reply] | None" = (
-        None  # sends it to another server, for no dollars
-    )
+    send: "Callable[[PaidRequest], Reply] | None" = None  # to another server, for no dollars
 
 
 class Process:
@@ -6101,23 +6099,27 @@ class Process:
         self.store = Store(settings)
         self.owner = f"{os.getpid()}-{time.time_ns():x}"
         self.lock = threading.RLock()
-        self._requests: set[PaidRequest] = set()  # until storage has their end
-        self._over = threading.Condition(self.lock)
+        self.requests: set[PaidRequest] = set()  # until storage has their end
+        self.one_is_over = threading.Condition(self.lock)
         self.outside: Any = None  # another server, whose tools are offered beside ours
         self.is_ending = False
 
     def busy(self) -> int:
         """How many paid requests are on their way."""
-        return sum(not request.over.is_set() for request in self._requests.copy())
+        return sum(not request.over.is_set() for request in self.requests.copy())
+
+    def awaited(self) -> "dict[int, PaidRequest]":
+        """The requests of this process by the jobs they stand for, until storage has their end."""
+        return {request.job_id: request for request in self.requests.copy() if request.job_id}
 
     def settle(self, timeout_s: float) -> bool:
         """Wait until no paid request is on its way; False when the time ran out."""
-        with self._over:
-            return self._over.wait_for(lambda: not self.busy(), timeout_s)
+        with self.one_is_over:
+            return self.one_is_over.wait_for(lambda: not self.busy(), timeout_s)
 
     def close(self, until: float = 0.0) -> None:
         """Say of what is still on its way that nobody waits for it, and let go of the file."""
-        for request in self._requests.copy():
+        for request in self.requests.copy():
             if not request.over.is_set():
                 self.store.write_later(request.lose)
         last = False
@@ -6131,40 +6133,20 @@ class Process:
         """Send nothing more that costs money: the process ends."""
         with self.lock:
             self.is_ending = True
-            for request in self._requests:
+            for request in self.requests:
                 request.given_up.set()
 
     def join(self, own: "PaidRequest", call: "Call", *, fresh: bool) -> "PaidRequest":
         """The identical request that is on its way already, or this one."""
         with self.lock:
             call.pause(0)
-            same = (r for r in self._requests if r.digest == own.digest and r.can_be_joined())
+            same = (r for r in self.requests if r.digest == own.digest and r.can_be_joined())
             request = own if fresh else next(same, own)
             request.callers.add(call)
             request.given_up.clear()
             call.requests.append(request)
-            self._requests.add(request)
+            self.requests.add(request)
             return request
-
-    def finish(self, request: "PaidRequest") -> None:
-        """The request is over, though storage may not have its end yet."""
-        with self._over:
-            request.over.set()
-            self._over.notify_all()
-
-    def forget(self, request: "PaidRequest") -> None:
-        """Storage has how the request ended."""
-        with self.lock:
-            self._requests.discard(request)
-
-    def request_of(self, job_id: int) -> "PaidRequest | None":
-        """The request of this process that a job stands for, until storage has its end."""
-        found = (request for request in self._requests.copy() if request.job_id == job_id)
-        return next(found, None)
-
-    def jobs_awaited(self) -> list[int]:
-        """The jobs whose replies this process waits for."""
-        return [request.job_id for request in self._requests.copy() if request.job_id]
 
 
 class Call:
@@ -6280,32 +6262,29 @@ class Call:
                     request.drop()
 
 
+_MARGIN_S = 0.25  # for the answer itself, where a call watches its time
+
+
 def free_get(call: Call, path: str, limit_s: float = float("inf")) -> Reply:
     """A request that costs nothing, within the call's time."""
     timeout_s = call.settings.read_timeout_s
     left_s = min(max(call.remaining_s() - _MARGIN_S, 0.1), 2 * timeout_s, limit_s)
-    outgoing = Outgoing(
-        "GET",
-        path,
-        read_timeout_s=timeout_s,
-        deadline=time.monotonic() + left_s,
-        look=lambda: call.pause(0),
-    )
+    ends_at = time.monotonic() + left_s
+    outgoing = Outgoing("GET", path, None, timeout_s, ends_at, look=lambda: call.pause(0))
     return request(call.settings, call.key(), outgoing, call.pause)
-
-
-_MARGIN_S = 0.25  # for the answer itself, where a call watches its time
 
 
 class PaidRequest:
     """A request that costs money: rows written before it is sent, and settled when it is over."""
 
     def __init__(self, call: Call, plan: RequestPlan, project: str) -> None:
-        self.runtime = call.runtime
-        self.plan = plan
-        self.project = project
+        import hashlib
+
+        self.runtime, self.plan, self.project = call.runtime, plan, project
         self.tool = call.declared.name
-        self.digest = digest_of(plan, project)
+        # What makes two requests the same: where they go, what they say, what they are kept as.
+        same = jsonable([plan.path, plan.body, plan.title, plan.identity, project])
+        self.digest = hashlib.sha256(json_text(same, ascii_only=True).encode()).hexdigest()
         self.callers: set[Call] = set()
         self.over = threading.Event()
         self.given_up = threading.Event()
@@ -6357,13 +6336,14 @@ class PaidRequest:
             self._open()
         except BaseException as error:  # noqa: BLE001 - nothing was written, and nothing is sent
             self.error = error
+        if self._opened:
+            self._exchange(key)
+            self._settle()
         else:
-            if self._opened:
-                self._exchange(key)
-                self._settle()
-        if self._opened is None:
-            self.runtime.forget(self)
-        self.runtime.finish(self)
+            self.runtime.requests.discard(self)
+        with self.runtime.one_is_over:  # though storage may not have its end yet
+            self.over.set()
+            self.runtime.one_is_over.notify_all()
 
     def _exchange(self, key: str) -> None:
         plan, settings = self.plan, self.runtime.settings
@@ -6398,8 +6378,7 @@ class PaidRequest:
                 self.job_id = twin.id
                 return
             estimate_nano = self._affordable(db)
-            event_id = open_event(db, self._event("interrupted", Usage(), project))
-            job_id = None
+            event_id, job_id = open_event(db, self._event(project)), None
             if self.plan.keep is not None:
                 job_id = add_job(db, self.job()._replace(project_id=project))
             hold_id = hold(db, self.project, estimate_nano, job_id)
@@ -6424,7 +6403,7 @@ class PaidRequest:
             self.job_id = result[1]
             if self.reply:
                 self.reply = self.reply._replace(stored=result[0], job_id=result[1])
-            self.runtime.forget(self)
+            self.runtime.requests.discard(self)
 
         if self.reply:
             self.reply = self.reply._replace(latency_ms=self._latency_ms, job_id=self.job_id)
@@ -6446,32 +6425,30 @@ class PaidRequest:
             drop_event(db, event_id, self.started_at)
             hold_on(db, hold_id)
         else:
-            event = self._ended_event(project)
+            event = self._event(project)
             settle_event(db, event_id, event)
             known = event.cost_source != "none"
             settle_hold(db, hold_id, event.cost_nano_usd if known else None)
         return stored, self._write_job(db, stored) if self.job_id else None
 
-    def _ended_event(self, project: int) -> Event:
-        """The ledger's row at the end."""
-        error, usage = self.error, self.reply.usage if self.reply else None
-        refused = isinstance(error, ToolError) and not error.sent
-        if usage is None:
-            usage = unbilled() if refused or self.plan.send else Usage()
-        failed = error.kind if isinstance(error, ToolError) else "internal_error"
-        return self._event(failed if error else "ok", usage, project)
-
-    def _event(self, status: str, usage: Usage, project: int) -> Event:
+    def _event(self, project: int) -> Event:
+        """The ledger's row, as it is at the end."""
+        plan, reply, error, status = self.plan, self.reply, self.error, "ok"
+        usage = reply.usage if reply else Usage()
+        if error:
+            status = error.kind if isinstance(error, ToolError) else "internal_error"
+        if reply is None and (plan.send or (isinstance(error, ToolError) and not error.sent)):
+            usage = unbilled()
         return event_of(
             usage,
             created_at=self.started_at,
             tool=self.tool,
-            api=self.plan.api,
+            api=plan.api,
             status=status,
             latency_ms=self._latency_ms or None,
-            model=(self.reply and self.reply.model) or self.plan.model,
-            preset=self.plan.preset,
-            request_id=self.reply.request_id if self.reply else None,
+            model=(reply and reply.model) or plan.model,
+            preset=plan.preset,
+            request_id=reply.request_id if reply else None,
             project_id=project,
             project_name=self.project,
         )
@@ -6529,6 +6506,20 @@ class PaidRequest:
             self.kept, job = True, self.job()
             self.runtime.store.write_later(lambda db: drop_job(db, job))
 
+    def outcome_of_part(self, call: Call) -> ParsedReply:
+        """What has become of one request of several, now that the time is up or it is over."""
+        call.warn(self.note)
+        if self.over.is_set():
+            if self.error is not None and not isinstance(self.error, ToolError):
+                raise self.error
+            return (self.reply or ParsedReply(None, Usage()))._replace(error=self.error)
+        if self.sent:
+            self.promised = True
+            return ParsedReply(None, Usage(), late=True, job_id=self.job_id)
+        self.leave(call)
+        text = "It was not sent, the time was over."
+        return ParsedReply(None, Usage(), error=ToolError("network_timeout", text))
+
 
 def job_of(job: JobRow, kept: StoredAnswer, usage: Usage, model: str | None) -> JobRow:
     """A job with what a reply says of it: finished, or still running."""
@@ -6554,14 +6545,6 @@ def job_of(job: JobRow, kept: StoredAnswer, usage: Usage, model: str | None) -> 
         usage_recorded=1,
         finished_at=now_text(),
     )
-
-
-def digest_of(plan: RequestPlan, project: str) -> str:
-    """What makes two requests the same: where they go, what they say, and what they are kept as."""
-    import hashlib
-
-    same = [plan.path, plan.body, plan.title, plan.identity, project]
-    return hashlib.sha256(json_text(jsonable(same), ascii_only=True).encode()).hexdigest()
 
 
 # ---- What a call may cost
@@ -6716,30 +6699,13 @@ def paid_posts(
         if len(plans) > 1:
             call.report(f"{over} of {len(plans)} requests are answered")
         call.pause(0)
-        changed.wait(min(max(0.0, ends_at - time.monotonic()), _PARTS_LOOK_S))
+        changed.wait(
+            min(max(0.0, ends_at - time.monotonic()), 1.0)
+        )  # a part may end without an answer
         changed.clear()  # before the next count: who is over after it sets the event again
     call.pause(0)
     with call.runtime.lock:
-        return [_part_reply(call, request) for request in requests]
-
-
-_PARTS_LOOK_S = 1.0  # between looks at parts that may have ended without an answer
-
-
-def _part_reply(call: Call, request: PaidRequest) -> ParsedReply:
-    """What has become of one request of several, now that the time is up or it is over."""
-    call.warn(request.note)
-    if request.over.is_set():
-        reply, error = request.reply, request.error
-        if error is not None and not isinstance(error, ToolError):
-            raise error
-        return (reply or ParsedReply(None, Usage()))._replace(error=error)
-    if not request.sent:
-        request.leave(call)
-        text = "It was not sent, the time was over."
-        return ParsedReply(None, Usage(), error=ToolError("network_timeout", text))
-    request.promised = True
-    return ParsedReply(None, Usage(), late=True, job_id=request.job_id)
+        return [request.outcome_of_part(call) for request in requests]
 
 
 class Rehearsed(BaseException):
@@ -6847,9 +6813,7 @@ class Listener:
     """Tells whoever waits what the events of a stream mean; its failures harm no request."""
 
     def __init__(self, call: Call) -> None:
-        self._call = call
-        self._pages = 0
-        self._writing = False
+        self._call, self._pages, self._writes = call, 0, False
         self._key, self._held = find_key(call.settings).key, ""
 
     def notice(self, event: dict[str, Json]) -> None:
@@ -6859,24 +6823,20 @@ class Listener:
         with contextlib.suppress(Exception):
             delta = event.get("delta")
             if event["type"] == "response.output_text.delta" and isinstance(delta, str):
-                self._write(delta)
+                if not self._writes:
+                    self._writes = True
+                    self._call.report("writing the answer")
+                if self._call.hear:
+                    # The key may come in pieces; what is held back comes with the whole answer.
+                    text = without_hidden(self._held + delta)
+                    at = beginning_of_key(text, self._key)
+                    self._held = text[at:]
+                    self._call.hear(redacted(text[:at], self._key))
             else:
-                self._work(event)
+                self._work(event, str(event["type"]).rpartition(".")[2])
 
-    def _write(self, delta: str) -> None:
-        if not self._writing:
-            self._writing = True
-            self._call.report("writing the answer")
-        if self._call.hear:
-            # The key may come in pieces; what is held back here comes with the whole answer.
-            text = without_hidden(self._held + delta)
-            at = beginning_of_key(text, self._key)
-            self._held = text[at:]
-            self._call.hear(redacted(text[:at], self._key))
-
-    def _work(self, event: dict[str, Json]) -> None:
+    def _work(self, event: dict[str, Json], kind: str) -> None:
         """Searches by their words, which are the model's; of pages only their number."""
-        kind = str(event["type"]).rpartition(".")[2]
         if kind == "search_queries":
             queries = [text for text in list_in(event, "queries") if isinstance(text, str)]
             self._call.report(one_line(f"searching: {'; '.join(queries)}", 200))
@@ -6887,22 +6847,9 @@ class Listener:
             self._call.report(f"{self._pages} sources found")
 
 
-def _last_body(event: dict[str, Json], known: dict[str, Json]) -> dict[str, Json]:
-    """The run as the event that ends its stream shows it."""
-    body = object_in(event, "response") or known
-    if event["type"] == "response.completed":
-        return body
-    error = event.get("error") or body.get("error")
-    status = str(event["type"]).rpartition(".")[2]
-    ended = status if status in {"incomplete", "cancelled"} else "failed"
-    plain_error = error or ({"message": text_in(event, "message")} if status == "error" else None)
-    return {**body, "status": ended, "error": plain_error}
-
-
 def streamed(settings: Settings, key: str, outgoing: Outgoing, request: PaidRequest) -> Reply:
     """Send a request whose reply is a stream, follow it, and return what it adds up to."""
-    began, known = time.monotonic(), dict[str, Json]()
-    last: dict[str, Json] = {}
+    began, known, last = time.monotonic(), dict[str, Json](), dict[str, Json]()
     items: dict[int, Json] = {}
     texts: dict[int, list[str]] = {}
     for last in stream(settings, key, outgoing, request.pause):
@@ -6916,7 +6863,13 @@ def streamed(settings: Settings, key: str, outgoing: Outgoing, request: PaidRequ
             texts.setdefault(at, []).append(delta)
         if request.listener:
             request.listener.notice(last)
-    body = _last_body(last, known)
+    body, ended = object_in(last, "response") or known, str(last["type"]).rpartition(".")[2]
+    if ended != "completed":
+        error = last.get("error") or body.get("error")
+        if ended == "error" and not error:
+            error = {"message": text_in(last, "message")}
+        ended = ended if ended in {"incomplete", "cancelled"} else "failed"
+        body = {**body, "status": ended, "error": error}
     if not list_in(body, "output"):  # what was streamed is paid for, whatever the end repeats
         said = {at: {"content": [{"text": "".join(parts)}]} for at, parts in texts.items()}
         body = {**body, "output": [item for _, item in sorted({**said, **items}.items())]}
@@ -6973,7 +6926,7 @@ class Runtime(Process):
         try:
             if self.store.is_late() or self.busy():
                 with self.store.writing() as db:
-                    keep_alive(db, self.jobs_awaited())
+                    keep_alive(db, list(self.awaited()))
             if self.settings.observe and self._kept_at >= self._observed_at + OBSERVE_EVERY_S:
                 self._observed_at = self._kept_at
                 observe(self)
@@ -7070,7 +7023,7 @@ def poll_run(
 
 def _unanswered_job(runtime: Process, job: JobRow) -> PollResult:
     """A job whose request is still on its way, or went down with the process that sent it."""
-    if runtime.request_of(job.id) is None:
+    if runtime.awaited().get(job.id) is None:
         runtime.store.record(lambda db: lose_unanswered(db, job.id))
         with runtime.store.reading() as db:
             job = job_row(db, job.project_id, job.id) or job
@@ -7088,7 +7041,7 @@ def stored_job(runtime: Process, project: str, number: int) -> JobRow | None:
 
 def as_known(runtime: Process, job: JobRow) -> JobRow:
     """The job as it is known here: its request may have ended, though storage refuses its end."""
-    request = runtime.request_of(job.id)
+    request = runtime.awaited().get(job.id)
     known = request and request.over.is_set() and not isinstance(request.error, Cancelled)
     return request.job() if request and known else job
 
@@ -9005,7 +8958,7 @@ def _cancel(call: Call, job: JobRow, project: str) -> JobsResult:
     result = _job_result(call, "cancel", seen, project)
     if seen.job.status in TERMINAL_STATUSES:
         return result._replace(message=f"Nothing to cancel. {result.message}")
-    own = call.runtime.request_of(job.id)
+    own = call.runtime.awaited().get(job.id)
     if own and own.plan.send:  # its thread tells the other server
         own.withdrawn = True
         own.over.wait(max(0.1, min(call.remaining_s() - 1.0, 10.0)))
