@@ -453,14 +453,14 @@ _SHOWN = "|".join(  # where one of them is part of what is seen
         f"(?<![{_UNSEEN_ONES}])[{_MARKS}](?![{_UNSEEN_ONES}])",
     )
 )
-_UNSEEN = pattern(f"[{_UNSEEN_ONES}]")
+_UNSEEN = pattern(f"[{_UNSEEN_ONES}\ud800-\udfff]")
 _CLEANING = pattern(f"(?=[{_UNSEEN_ONES}\U0001f3f4])(?:({_SHOWN})|[{_UNSEEN_ONES}])")
 _UNMARKED = pattern(f"[{_MARKS}]")
 _KEY_SHAPE = pattern(r"pplx-[A-Za-z0-9_]{30,}")
 _SECRET_SHAPES = pattern(r"data:[\w.+/-]*[;,]\S+|\b[0-9a-fA-F]{32,}\b")
 _MARKUP = pattern(r"<\s*(!doctype|html|head|body|title|div|p|h1|script)\b", re.IGNORECASE)
 _FENCE = pattern(r"<[\s/]*untrusted-web-content[\w-]*(?:\s*>)?", re.IGNORECASE)
-_REGION = pattern("[\U0001f1e6-\U0001f1ff]")
+_REGIONS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 _JOINING = pattern("[\u200d\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 12  # a shorter key would be found in ordinary words and names
@@ -473,8 +473,7 @@ def without_surrogates(text: str) -> str:
 
 def harmless(text: str) -> str:
     """The text without what nobody sees and what steers terminals or the order of reading."""
-    text = without_surrogates(text)
-    return _CLEANING.sub(r"\1", text) if _UNSEEN.search(text) else text
+    return _CLEANING.sub(r"\1", without_surrogates(text)) if _UNSEEN.search(text) else text
 
 
 def without_hidden(text: str) -> str:
@@ -493,15 +492,24 @@ def redacted(text: str, key: str | None) -> str:
     return _KEY_SHAPE.sub(REDACTED, text) if "pplx-" in text else text
 
 
-def redacted_all(value: Any, key: str | None) -> Any:
-    """A record or JSON with every text redacted, once its parts have been put together."""
+def scrubbed(
+    value: Any, key: str | None, clean: Callable[[str], str] = harmless, depth: int = 0
+) -> Any:
+    """JSON or a record with every text clean and without the key; nested beyond reason, null.
+
+    The doors through which the key could come in again, arguments and replies, pass here, and once
+    more what is put together out of them.
+    """
     if isinstance(value, str):
-        return redacted(value, key)
-    if isinstance(value, dict):
-        return {name: redacted_all(item, key) for name, item in value.items()}
-    if not isinstance(value, (list, tuple)):
+        return redacted(clean(value), key)
+    if not isinstance(value, (dict, list, tuple)):
         return value
-    items = [redacted_all(item, key) for item in value]
+    if depth > 2 * MAX_JSON_DEPTH:
+        return None
+    if isinstance(value, dict):
+        entries = value.items()
+        return {scrubbed(n, key, clean): scrubbed(v, key, clean, depth + 1) for n, v in entries}
+    items = [scrubbed(item, key, clean, depth + 1) for item in value]
     return items if isinstance(value, list) else getattr(value, "_make", tuple)(items)
 
 
@@ -520,25 +528,21 @@ def error_text(text: str, key: str | None) -> str:
     return cut(_SECRET_SHAPES.sub(REDACTED, line), MAX_ERROR_CHARS)
 
 
-def _is_joined(text: str, at: int) -> bool:
-    """Whether the characters on both sides of a position are parts of one that is seen."""
-    import unicodedata
-
-    if _REGION.match(text[at]):  # two letters make a flag, counted from the first one
-        first = at
-        while first and _REGION.match(text[first - 1]):
-            first -= 1
-        return (at - first) % 2 == 1
-    is_mark = unicodedata.category(text[at]).startswith("M")
-    return is_mark or text[at - 1] == "\u200d" or _JOINING.match(text[at]) is not None
-
-
 def cut_at(text: str, limit: int) -> int:
     """Where to cut so that at most `limit` characters remain and no joined character is split."""
+    import unicodedata
+
+    def is_joined(at: int) -> bool:
+        """Whether the characters on both sides are parts of one that is seen."""
+        if text[at] in _REGIONS:  # two letters make a flag, counted from the first one
+            return (at - len(text[:at].rstrip(_REGIONS))) % 2 == 1
+        is_mark = unicodedata.category(text[at]).startswith("M")
+        return is_mark or text[at - 1] == "\u200d" or _JOINING.match(text[at]) is not None
+
     if len(text) <= limit:
         return len(text)
-    at = limit
-    while at > max(limit - 16, 1) and _is_joined(text, at):
+    at, least = limit, max(limit - 16, 1)
+    while at > least and is_joined(at):
         at -= 1
     return at
 
@@ -588,72 +592,35 @@ def text_of_bytes(raw: bytes) -> str:
 # ---- JSON
 
 
-def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not JSON")
-
-
-def _bounded_int(digits: str) -> float:
-    """A whole number; infinity for one so long that Python refuses to read it."""
-    return int(digits) if len(digits) <= MAX_DIGITS else float("inf")
-
-
 def read_json(text: str | bytes) -> Json:
     """Parse JSON; ValueError for everything that is not, NaN and absurd nesting included.
 
     A number that cannot be held becomes infinite, as 1e999 does: `flaw_in` finds it.
     """
+
+    def whole(digits: str) -> float:  # Python refuses to read very long ones
+        return int(digits) if len(digits) <= MAX_DIGITS else float("inf")
+
     try:
-        return json.loads(text, parse_constant=_no_constant, parse_int=_bounded_int)
+        return json.loads(text, parse_constant=int, parse_int=whole)  # NaN is no whole number
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def scrubbed(value: Json, key: str | None, clean: Callable[[str], str] = harmless) -> Json:
-    """JSON, changed where it stands, with every text clean and without the key, at any depth.
-
-    The two doors through which the key could come in again, arguments and replies, pass here. What
-    is nested beyond all reason becomes null.
-    """
-    top = [value]
-    todo: list[tuple[Any, int]] = [(top, 0)]
-    while todo:
-        inside, depth = todo.pop()
-        if isinstance(inside, dict):
-            names = {name: redacted(clean(name), key) for name in inside}
-            if any(name != shown for name, shown in names.items()):
-                entries = [(names[name], item) for name, item in inside.items()]
-                inside.clear()
-                inside.update(entries)
-        for at in list(inside) if isinstance(inside, dict) else range(len(inside)):
-            item = inside[at]
-            if isinstance(item, str):
-                inside[at] = redacted(clean(item), key)
-            elif isinstance(item, (list, dict)) and item:
-                if depth > 2 * MAX_JSON_DEPTH:
-                    inside[at] = None
-                else:
-                    todo.append((item, depth + 1))
-    return top[0]
-
-
 def flaw_in(value: Json) -> str:
-    """Why JSON cannot be sent and stored as it is, as the end of a sentence; empty for nothing.
-
-    It walks with a list, so that depth cannot break it.
-    """
-    todo = [(value, 1)]
+    """Why JSON cannot be sent and stored as it is, as the end of a sentence; empty for nothing."""
+    todo = [(value, 1)]  # a list, so that depth cannot break it
     while todo:
         item, depth = todo.pop()
         if isinstance(item, str) and not item.isascii() and _SURROGATES.search(item):
             return "holds half a character (a lone surrogate)"
         if isinstance(item, float) and item - item != 0:  # infinite or not a number
             return "holds a number that cannot be held: too large, NaN or Infinity"
-        if isinstance(item, dict):
-            item = [*item, *item.values()]
-        if isinstance(item, list):
+        if isinstance(item, (dict, list)):
             if depth > MAX_JSON_DEPTH:
                 return f"must not be nested deeper than {MAX_JSON_DEPTH} levels"
-            todo.extend((inner, depth + 1) for inner in item)
+            inner = [*item, *item.values()] if isinstance(item, dict) else item
+            todo.extend((one, depth + 1) for one in inner)
     return ""
 
 
@@ -5329,7 +5296,8 @@ def answer_json_of(answer: str) -> tuple[Json, list[str]]:
         value = read_json(_unboxed(answer))
     except ValueError:
         return None, ["The answer is not valid JSON; answer_json is null, read the answer."]
-    flaw = flaw_in(scrubbed(value, None))
+    value = scrubbed(value, None)
+    flaw = flaw_in(value)
     if flaw:
         return None, [f"answer_json {flaw}, so it is null: read the answer."]
     clean, count = _unmarked(value)
@@ -6358,7 +6326,7 @@ class PaidRequest:
                 reply = request(settings, key, outgoing, self.pause)
             self._latency_ms = reply.elapsed_ms
             try:
-                self.reply = redacted_all(plan.read(reply), key)
+                self.reply = scrubbed(plan.read(reply), key, str)
             except ToolError as error:
                 self.reply = ParsedReply(None, Usage(), request_id=reply.request_id, error=error)
             self.error = self.reply.error
@@ -6990,7 +6958,7 @@ def poll_run(
         if error.kind == "not_found":
             return _missing(runtime, job)
         raise
-    run: Run = redacted_all(read_run(reply.body), find_key(runtime.settings).key)
+    run: Run = scrubbed(read_run(reply.body), find_key(runtime.settings).key, str)
     # A finished run without the list its answer belongs into is a garbled reply, not an end.
     cut_off = run.status == "completed" and not isinstance(reply.body.get("output"), list)
     if cut_off or run.id not in {None, job.response_id}:

@@ -69,7 +69,7 @@ class Redaction(unittest.TestCase):
 
         joined = Answer(f"x{KEY}", [(f"{KEY}y", 1), {"a": KEY}, None])
         self.assertEqual(
-            pro.redacted_all(joined, KEY),
+            pro.scrubbed(joined, KEY),
             Answer("x[redacted]", [("[redacted]y", 1), {"a": "[redacted]"}, None]),
         )
         for at in range(1, len(KEY)):
