@@ -7731,10 +7731,13 @@ def checked_depth(depth: str) -> str:
 
 
 Query = Annotated[str, Arg("The question", high=MAX_QUERY_CHARS, positional=True)]
-Project = Annotated[
-    str,
-    Arg("Project to file under (default: default)", literal=True, check=checked_project),
-]
+
+
+def _project(words: str) -> Arg:
+    return Arg(f"{words} (default: {DEFAULT_PROJECT})", literal=True, check=checked_project)
+
+
+Project = Annotated[str, _project("Project to file under")]
 Depth = Annotated[
     str | None,
     Arg("Preset, cheapest first; not with model", check=checked_depth, among=SYNC_DEPTHS),
@@ -8635,7 +8638,7 @@ class JobsArgs(NamedTuple):
     refresh: Annotated[bool, Arg("list: update up to 10 running jobs first")] = False
     limit: Annotated[int, Arg("list: jobs to return, newest first", low=1, high=100)] = 20
     confirm: Confirm = False
-    project: Project = DEFAULT_PROJECT
+    project: Annotated[str, _project("The job's project")] = DEFAULT_PROJECT
 
 
 class JobInfo(NamedTuple):
@@ -9036,7 +9039,7 @@ class SearchArgs(NamedTuple):
     ]
     search_type: Annotated[SearchType, Arg("web reads deeper, at five times the price")] = "fast"
     max_results: Annotated[
-        int | None, Arg("Results over all queries; unset: 10", low=1, high=MAX_SEARCH_RESULTS)
+        int | None, Arg("Results over all queries, default 10", low=1, high=MAX_SEARCH_RESULTS)
     ] = None
     max_tokens: Annotated[
         int | None,
@@ -9200,7 +9203,7 @@ class DecideArgs(NamedTuple):
         Arg(f"Default {DEFAULT_DECIDER}", high=MAX_MODEL_CHARS, check=checked_model),
     ] = None
     timeout_ms: Annotated[
-        int | None, Arg("Longest wait for a request; unset: by its size", low=1, high=3_600_000)
+        int | None, Arg("Longest wait for a reply; default: by size", low=1, high=3_600_000)
     ] = None
     confirm: ConfirmCost = False
     project: Project = DEFAULT_PROJECT
@@ -9459,15 +9462,15 @@ class EmbedArgs(NamedTuple):
     ] = None
     top_k: Annotated[int, Arg("search: most hits to return", low=1, high=MAX_HITS)] = 5
     min_score: Annotated[float | None, Arg("search: lowest score", low=-1, high=1)] = None
-    limit: Annotated[int, Arg("index: most new chunks", low=1, high=MAX_INDEX_LIMIT)] = (
+    limit: Annotated[int, Arg("index: most chunks to embed now", low=1, high=MAX_INDEX_LIMIT)] = (
         DEFAULT_INDEX_LIMIT
     )
     model: Annotated[EmbedModel | None, Arg("Default 0.6b; delete: any")] = None
     dimensions: Annotated[
-        int | None, Arg("Multiple of 8, 128 to 1024 (4b: 2560), the default; delete: any")
+        int | None, Arg("Multiple of 8, from 128 to 1024, the default (4b: 2560); delete: any")
     ] = None
     encoding: Annotated[Literal["int8", "binary"] | None, Arg("Default int8; delete: any")] = None
-    project: Project = DEFAULT_PROJECT
+    project: Annotated[str, _project("Project to index, search or clear")] = DEFAULT_PROJECT
     confirm: Confirm = False
 
 
@@ -10090,12 +10093,10 @@ class UsageArgs(NamedTuple):
             check=checked_project,
         ),
     ] = None
-    since: Annotated[
-        str | None, Arg("First UTC day, YYYY-MM-DD; default: all", check=checked_day)
-    ] = None
-    until: Annotated[str | None, Arg("Last UTC day, YYYY-MM-DD, included", check=checked_day)] = (
+    since: Annotated[str | None, Arg("First UTC day to count, YYYY-MM-DD", check=checked_day)] = (
         None
     )
+    until: Annotated[str | None, Arg("Last UTC day to count, YYYY-MM-DD", check=checked_day)] = None
     group_by: Annotated[Grouping, Arg("What each group sums up")] = "tool"
     limit: Annotated[int, Arg("Most groups to return", low=1, high=MAX_GROUPS)] = 20
     offset: Offset = 0
