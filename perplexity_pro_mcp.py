@@ -9858,6 +9858,7 @@ class ModelsResult(NamedTuple):
     presets: Annotated[dict[str, Json], "Depths and what they run on, from the documentation"]
     warnings: Annotated[list[str], "Things worth knowing about this result"]
     models_total: Annotated[int, "Models that match, whether listed here or not"] = 0
+    next_offset: Annotated[int | None, "Where those left out begin"] = None
     untrusted: Json = UNTRUSTED
 
     def text(self) -> str:
@@ -9903,6 +9904,7 @@ def do_models(call: Call, args: ModelsArgs) -> ModelsResult:
     found = [m for m in listed if not provider or m.provider.lower() == provider]
     providers = sorted({model.provider for model in listed})
     used = call.settings.tiers or (("model", call.settings.model),)
+    models = [{"name": name, "id": number, "known": number in known} for name, number in used]
     if provider and not found:
         names = ", ".join(providers)
         call.warn(f"No models from {one_line(provider, 40)!r}; providers: {names}.")
@@ -9911,12 +9913,7 @@ def do_models(call: Call, args: ModelsArgs) -> ModelsResult:
         providers=providers,
         stale=stale,
         age_seconds=round(age, 1),
-        routing={
-            "mode": call.settings.routing,
-            "models": [
-                {"name": name, "id": number, "known": number in known} for name, number in used
-            ],
-        },
+        routing={"mode": call.settings.routing, "models": models},
         presets=_PRESETS,
         warnings=[*call.settings.warnings, *call.warnings],
         models_total=len(found),
@@ -9928,6 +9925,17 @@ def do_models(call: Call, args: ModelsArgs) -> ModelsResult:
 # ---- projects
 
 
+def checked_cap(text: str) -> str:
+    """An amount in US dollars to cap spending at, or `none` to lift a cap."""
+    if read_usd(text.strip()) is None and text.strip().lower() != "none":
+        raise ValueError("must be an amount in US dollars such as 1.50, or none")
+    return text.strip()
+
+
+def _cap(words: str) -> Arg:
+    return Arg(words, high=40, amount=True, check=checked_cap)
+
+
 class ProjectsArgs(NamedTuple):
     action: Annotated[
         Literal["list", "delete", "budget"], Arg("delete and budget need project", positional=True)
@@ -9937,13 +9945,10 @@ class ProjectsArgs(NamedTuple):
         Arg("The project to delete or cap", literal=True, positional=True, check=checked_project),
     ] = None
     daily_usd: Annotated[
-        str | None,
-        Arg("budget: most USD per UTC day, as 1.50; none lifts it", high=40, amount=True),
+        str | None, _cap("budget: most USD per UTC day, as 1.50; none lifts it")
     ] = None
-    monthly_usd: Annotated[
-        str | None, Arg("budget: the same per UTC month", high=40, amount=True)
-    ] = None
-    call_usd: Annotated[str | None, Arg("budget: the same per call", high=40, amount=True)] = None
+    monthly_usd: Annotated[str | None, _cap("budget: the same per UTC month")] = None
+    call_usd: Annotated[str | None, _cap("budget: the same per call")] = None
     confirm: Confirm = False
     offset: Offset = 0
 
@@ -9959,18 +9964,17 @@ class ProjectsResult(NamedTuple):
     running_jobs: Annotated[int | None, "delete: runs that had not finished"] = None
     warnings: Annotated[list[str], "Things worth knowing about this result"] = []  # noqa: RUF012
     projects_total: Annotated[int | None, "list: all projects"] = None
+    next_offset: Annotated[int | None, "list: where those left out begin"] = None
 
     def text(self) -> str:
-        notes = warning_lines(self.warnings)
-        if self.action == "delete":
-            return (
-                f"{notes}Deleted project {self.project}: "
-                f"{counted(self.rows_removed, 'row')} removed, "
-                f"{counted(self.rows_retained, 'spend record')} kept."
-            )
         rows = [tuple(project.values()) for project in self.projects or []]
         head = ("project", "created", "USD a day", "a month", "a call")
-        return f"{notes}{tabulated([head, *rows]) if rows else 'No projects yet.'}"
+        said = tabulated([head, *rows]) if rows else "No projects yet."
+        if self.action == "delete":
+            kept = counted(self.rows_retained, "spend record")
+            said = f"Deleted project {self.project}: {counted(self.rows_removed, 'row')} removed, "
+            said += f"{kept} kept."
+        return f"{warning_lines(self.warnings)}{said}"
 
 
 def _delete(call: Call, name: str) -> ProjectsResult:
@@ -9997,28 +10001,10 @@ def _delete(call: Call, name: str) -> ProjectsResult:
     return ProjectsResult(action="delete", project=name, warnings=notes, **told)
 
 
-def _amount(name: str, text: str) -> int | None:
-    """A cap to set, or None to lift it."""
-    if text.strip().lower() == "none":
-        return None
-    nano = read_usd(text.strip())
-    if nano is None:
-        raise invalid(name, "must be an amount in US dollars such as 1.50, or none.")
-    return nano
-
-
 def _budget(call: Call, args: ProjectsArgs, name: str) -> ProjectsResult:
     """Set or show a project's caps; raising or lifting one is the user's to decide."""
-    given = {
-        "daily_usd": args.daily_usd,
-        "monthly_usd": args.monthly_usd,
-        "call_usd": args.call_usd,
-    }
-    limits = {
-        window: _amount(argument, text)
-        for window, (argument, text) in zip(CAP_WINDOWS, given.items())
-        if text is not None
-    }
+    amounts = zip(CAP_WINDOWS, (args.daily_usd, args.monthly_usd, args.call_usd))
+    limits = {window: read_usd(text) for window, text in amounts if text is not None}
     agreed = False
     while True:
         # Read and written under one lock, so that nobody's change in between is undone; the user
@@ -10034,11 +10020,8 @@ def _budget(call: Call, args: ProjectsArgs, name: str) -> ProjectsResult:
             if agreed or not looser:
                 ensure_project(db, name)
                 set_budget(db, name, limits)
-                info = next(row for row in list_projects(db) if row["name"] == name)
-                notes = (
-                    [] if limits else ["Nothing changed: no amount was given; none lifts a cap."]
-                )
-                return ProjectsResult("budget", [info], name, warnings=notes)
+                found = [row for row in list_projects(db) if row["name"] == name]
+                break
         changes = ", ".join(
             f"{window} from {usd_text(own[window])} to {usd_text(limit) or 'none'}"
             for window, limit in looser.items()
@@ -10047,6 +10030,8 @@ def _budget(call: Call, args: ProjectsArgs, name: str) -> ProjectsResult:
         agreed = call.confirmed(f"{question} Do it?")
         if not agreed:
             raise call.unconfirmed(question)
+    notes = [] if limits else ["Nothing changed: no amount was given; none lifts a cap."]
+    return ProjectsResult("budget", found, name, warnings=notes)
 
 
 @tool(
@@ -10114,6 +10099,7 @@ class UsageResult(NamedTuple):
     limit: Annotated[int, "The limit that applied"]
     warnings: Annotated[list[str], "Things worth knowing about this result"]
     caps: Annotated[list[dict[str, Json]], "Spend caps: spent, reserved and left"] = []  # noqa: RUF012
+    next_offset: Annotated[int | None, "Where the groups left out begin"] = None
 
     def text(self) -> str:
         sums = self.totals
@@ -10131,23 +10117,25 @@ class UsageResult(NamedTuple):
         return (
             f"Usage for {scope}{span}: {counted(sums['calls'], 'call')}, "
             f"{counted(sums['errors'], 'error')}, {counted(sums['total_tokens'], 'token')}, "
-            f"cost {sums['cost_usd']} USD "
-            f"({sums['cost_nano_usd']} nano-USD).\n{warning_lines(self.warnings)}"
-            f"By {self.group_by}: {table}{caps}"
+            f"cost {sums['cost_usd']} USD ({sums['cost_nano_usd']} nano-USD).\n"
+            f"{warning_lines(self.warnings)}By {self.group_by}: {table}{caps}"
         )
 
 
-def _usage_warnings(sums: Mapping[str, Json]) -> list[str]:
-    """What the sums do not cover."""
-    if not sums["errors"] and not sums["calls_cost_unknown"]:
-        return []
-    parts = ["The cost is a lower bound: calls that failed or are on their way may be billed"]
-    if sums["calls_cost_unknown"]:
-        parts.append(f"the cost of {counted(sums['calls_cost_unknown'], 'call')} is not known")
-    if sums["calls_cost_computed"]:
-        computed = counted(sums["calls_cost_computed"], "cost")
-        parts.append(f"{computed} computed from documented prices")
-    return [f"{'; '.join(parts)}."]
+def _usage_warnings(sums: Mapping[str, Json], states: Sequence[CapState]) -> list[str]:
+    """What the sums do not cover, and which caps are nearly used up."""
+    unknown, computed = sums["calls_cost_unknown"], sums["calls_cost_computed"]
+    bound = "The cost is a lower bound: calls that failed or are on their way may be billed"
+    bound += f"; the cost of {counted(unknown, 'call')} is not known" if unknown else ""
+    if computed:
+        bound += f"; {counted(computed, 'cost')} computed from documented prices"
+    near = [
+        f"{state.cap.name} is used up to {CAP_WARNING:.0%} or more."
+        for state in states
+        if state.cap.window != "call"
+        and state.spent_nano + state.reserved_nano >= CAP_WARNING * state.cap.limit_nano
+    ]
+    return [f"{bound}.", *near] if sums["errors"] or unknown else near
 
 
 def _cap_info(state: CapState) -> dict[str, Json]:
@@ -10175,13 +10163,10 @@ def _cap_info(state: CapState) -> dict[str, Json]:
     examples=({"group_by": "day", "since": "2026-11-01"}, {"project": "default"}),
 )
 def do_usage(call: Call, args: UsageArgs) -> UsageResult:
-    project = args.project
     checked_span(args, "since", "until")
-    if args.until == "9999-12-31":
-        raise invalid("until", "must be before 9999-12-31.")
     with call.store.reading() as db:
-        groups = usage_report(db, args.group_by, project, args.since, args.until)
-        states = [cap_state(db, cap) for cap in caps_of(db, call.settings, project)]
+        groups = usage_report(db, args.group_by, args.project, args.since, args.until)
+        states = [cap_state(db, cap) for cap in caps_of(db, call.settings, args.project)]
     measures = ["calls", "errors", "input_tokens", "output_tokens", "total_tokens", "cost_nano_usd"]
     measures += ["cost_usd", "calls_cost_computed", "calls_cost_unknown"]
     totals = {name: sum(group[name] for group in groups if name != "cost_usd") for name in measures}
@@ -10189,32 +10174,24 @@ def do_usage(call: Call, args: UsageArgs) -> UsageResult:
     # Of days the latest are wanted, in their order; of other groups the dearest.
     first, last = args.offset, args.offset + args.limit
     by_day = args.group_by == "day"
-    page = groups[::-1][first:last][::-1] if by_day else groups[first:last]
-    near = [
-        f"{state.cap.name} is used up to {CAP_WARNING:.0%} or more."
-        for state in states
-        if state.cap.window != "call"
-        and state.spent_nano + state.reserved_nano >= CAP_WARNING * state.cap.limit_nano
-    ]
     result = UsageResult(
         totals=totals,
         group_by=args.group_by,
-        groups=page,
+        groups=groups[::-1][first:last][::-1] if by_day else groups[first:last],
         groups_total=len(groups),
         groups_truncated=by_day and last < len(groups),
-        project=project,
+        project=args.project,
         since=args.since,
         until=args.until,
         limit=args.limit,
-        warnings=[*_usage_warnings(totals), *near, *call.warnings],
+        warnings=[*_usage_warnings(totals, states), *call.warnings],
         caps=list(map(_cap_info, states)),
     )
-
-    def rest(count: int) -> str:
-        return again("usage", args, count + args.offset * by_day)
-
-    at = None if by_day else args.offset
-    return fitted(result, "groups", call.settings.max_result_chars, rest, at)
+    at, limit = None if by_day else first, call.settings.max_result_chars
+    rest = functools.partial(again, "usage", args)
+    fit = fitted(result, "groups", limit, lambda count: rest(count + first * by_day), at)
+    end = first + len(fit.groups)
+    return fit._replace(next_offset=end if by_day and end < len(groups) else fit.next_offset)
 
 
 # ---- help

@@ -171,6 +171,13 @@ class Background:
             self._error = error
         self._over.set()
 
+    def joined(self) -> Background:
+        """The call, once it waits for a request: its own, or one that was on its way."""
+        looks = iter(range(int(WAIT_S / 0.002)))
+        while not self.call.requests and not self._over.wait(0.002):
+            assert next(looks, None) is not None, "the call joined no request in time"
+        return self
+
     def join(self) -> Any:
         """What the caller gets, as a server would have it: None for a call that was cancelled."""
         looks = iter(range(int(WAIT_S / 0.005)))  # a clock may be a test's own

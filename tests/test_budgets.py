@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -365,7 +364,7 @@ class Sharing(unittest.TestCase):
             gate = owner.fake.hold("POST /v1/agent")
             first = Background(owner, "ask", query="same")
             owner.fake.wait_for("POST /v1/agent", 1)
-            second = Background(owner, "ask", query="same")
+            second = Background(owner, "ask", query="same").joined()
             other = Background(owner, "ask", query="different")
             owner.fake.wait_for("POST /v1/agent", 2)
             gate.set()
@@ -391,9 +390,7 @@ class Sharing(unittest.TestCase):
             gate = owner.fake.hold("POST /v1/agent")
             first = Background(owner, "ask", query="same")
             owner.fake.wait_for("POST /v1/agent", 1)
-            second = Background(owner, "ask", query="same")
-            while len(second.call.requests) == 0:
-                threading.Event().wait(0.001)
+            second = Background(owner, "ask", query="same").joined()
             first.call.cancel()
             first.join()
             gate.set()

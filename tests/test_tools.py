@@ -390,6 +390,35 @@ class Chats(unittest.TestCase):
             text = owner.refused("chat", action="list", limit=150)
         self.assertIn("limit: must be from 1 to 100", text)
 
+    def test_lists_of_models_projects_and_spend_name_the_offset_that_goes_on(self) -> None:
+        names = [f"{n:02d}-{'x' * 50}" for n in range(40)]
+        dated = "UPDATE usage_events SET created_at = '2026-11-0' || (id % 7 + 1) || 'T01:00:00'"
+        days = [f"2026-11-0{n}" for n in range(1, 8)]
+        with desk(PERPLEXITY_MAX_RESULT_CHARS="4000") as owner:
+            for name in names:
+                owner.ok("search", query="q", project=name)
+            with owner.runtime.store.writing() as db:
+                db.execute(dated)
+            ids = [f"xai/{'m' * 150}{n:02d}" for n in range(40)]
+            listed = {"object": "list", "data": [{"id": number} for number in ids]}
+            owner.fake.always("GET /v1/models", Answer(200, listed))
+            cases: list[tuple[str, dict[str, Json], str, str, list[str]]] = [
+                ("projects", {"action": "list"}, "projects", "name", names),
+                ("models", {}, "models", "id", ids),
+                ("usage", {"group_by": "project", "limit": 9}, "groups", "key", names),
+                ("usage", {"group_by": "day", "limit": 3}, "groups", "key", days),
+            ]
+            for tool, call, part, key, everything in cases:
+                seen, offset = list[str](), 0
+                while offset is not None:
+                    result = owner.ok(tool, **call, offset=offset)
+                    seen += [entry[key] for entry in result[part]]
+                    offset = result["next_offset"]
+                    rest = [w for w in result["warnings"] if "The rest: " in w]
+                    told = json.loads(rest[0].split(f"perplexity_{tool} ")[1]) if rest else {}
+                    self.assertEqual(told.get("offset"), offset, (tool, call))
+                self.assertEqual(sorted(seen), everything)
+
     def test_a_long_message_keeps_its_sources_within_reach(self) -> None:
         pages = [f"https://example.org/{n}/{'x' * 100}" for n in range(60)]
         long = "Word [1]. " * 1000
