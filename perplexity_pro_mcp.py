@@ -8053,15 +8053,19 @@ def run_warnings(run: Run, args: Any) -> list[str]:
     ),
 )
 def do_ask(call: Call, args: AskArgs) -> AskResult:
-    project = args.project
+    return asked(call, args, args.query)
+
+
+def asked(call: Call, args: AskArgs, given: Json, previous: str | None = None) -> AskResult:
+    """The answer to a question, or to the last turn of a conversation."""
 
     def plan_of(routing: Routing) -> RequestPlan:
-        body = agent_body(args, routing.model, args.query)
+        body = agent_body(args, routing.model, given, previous=previous)
         return run_plan(call, args, routing, args.query, body)
 
     routing, plan = planned(call, args, args.query, plan_of)
     try:
-        reply = paid_post(call, plan, project, fresh=args.again)
+        reply = paid_post(call, plan, args.project, fresh=args.again)
     except ToolError as error:
         raise likelier(call, args, error, _ODD_SCHEMA if args.json_schema else "") from None
     parsed: Json = None
@@ -13673,7 +13677,7 @@ def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> CallEnd:
     except (KeyboardInterrupt, Stopped) as stop:
         signal = [*stop.args, 2][0]
         elsewhere = order.declared.entry is not None  # where a cancel is passed on
-        if running is None or elsewhere or not _drained(running, runtime, screen, signal):
+        if running is None or elsewhere or not drained(running, runtime, screen, signal):
             call.cancel()
             runtime.settle(2.0 if elsewhere else 0.5)
             job_id = order.arguments.get("job_id", _kept_job(call))
@@ -13689,7 +13693,7 @@ def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> CallEnd:
     return CallEnd(running.result(), watch, call, signal)
 
 
-def _drained(running: Work, runtime: Runtime, screen: Screen, signal: int) -> bool:
+def drained(running: Work, runtime: Runtime, screen: Screen, signal: int) -> bool:
     """Whether the answer came for which a paid request was on its way when a signal came.
 
     It is paid for, so it is waited for a little; the same signal again ends that at once.
@@ -15080,162 +15084,145 @@ def _dispatched(words: Sequence[str], scene: Context) -> int | str:
 # It is one more face of the tools: the arguments, checks, requests, ledger and caps are theirs.
 # Touches standard error through chapter 18; one thread for each prompt carries the call.
 
-LLM_MODEL, LLM_ALIASES = "perplexity-pro", ("pplx", "perplexity-agent")
-LLM_OPTIONS = ("preset", "model", "search", "recency", "domains", "country", "max_output_tokens")
 _LLM_METADATA = "perplexity"  # under which the newest llm keeps our response ids with its turns
-_LLM_TICK_S = 0.05
 _LLM_SOURCES = "\n\nSources:\n\n"
 
 
 class LlmOptions(NamedTuple):
-    """Options that no tool has."""
+    """What `-o` takes: what ask takes, and what no tool has."""
 
+    preset: Annotated[str | None, Arg("fast, low, medium, or high and deeper for a report")] = None
+    model: ModelId = None
+    search: WebSearch = None
+    recency: RecencyArg = None
+    domains: Domains = None
+    country: Country = None
+    max_output_tokens: OutputTokens = None
     timeout: Annotated[float, Arg("Seconds to wait", low=1, high=MAX_WAIT_S)] = MAX_WAIT_S
     # Off, since a person reads the answer; for where another model does, which may have tools.
     spotlight: Annotated[bool, Arg("Mark the answer as text from the web")] = False
 
 
-def _llm_turns(prompt: Any, conversation: Any) -> tuple[str | None, list[Json]]:
+def _llm_turns(prompt: Any, talk: Any) -> tuple[str | None, list[Json]]:
     """The response that a prompt goes on from, and all turns with its own, from old or new llm."""
-    turns, previous = list[Json](), None
-    if hasattr(prompt, "messages"):
-        for message in prompt.messages:
-            parts = [part for part in message.parts if getattr(part, "text", "")]
-            if message.role in {"user", "assistant"} and parts:
-                words = "".join(part.text for part in parts).partition(_LLM_SOURCES)[0]
-                turns.append(message_item(message.role, words))
-            for part in parts if message.role == "assistant" else []:
-                kept = object_in(part.provider_metadata or {}, _LLM_METADATA)
-                previous = text_in(kept, "response_id")
-        return previous, turns
-    for response in conversation.responses if conversation else []:
-        turns.append(message_item("user", response.prompt.prompt))
-        turns.append(message_item("assistant", response.text().partition(_LLM_SOURCES)[0]))
-        previous = text_in(getattr(response, "response_json", None) or {}, "response_id")
-    return previous, [*turns, message_item("user", prompt.prompt)]
+    said: list[tuple[str, str, Json]] = []
+    for one in getattr(prompt, "messages", ()):
+        parts = [part for part in one.parts if getattr(part, "text", "")]
+        known = parts[-1].provider_metadata if parts else None
+        text = "".join(part.text for part in parts)
+        said.append((one.role, text, object_in(known, _LLM_METADATA)))
+    if not hasattr(prompt, "messages"):
+        for one in talk.responses if talk else []:
+            known = getattr(one, "response_json", None)
+            said += [("user", one.prompt.prompt, None), ("assistant", one.text(), known)]
+        said.append(("user", prompt.prompt, None))
+    turns = [
+        message_item(role, text.partition(_LLM_SOURCES)[0])
+        for role, text, _ in said
+        if role in {"user", "assistant"} and text
+    ]
+    ids = [text_in(known, "response_id") for role, _, known in said if role == "assistant"]
+    return ids[-1] if ids else None, turns
 
 
-def _llm_tool(preset: Json, previous: str | None, turns: list[Json]) -> Tool:
+def _llm_call(prompt: Any, talk: Any, options: LlmOptions) -> tuple[Tool, dict[str, Json]]:
     """What answers a prompt: ask in its conversation, or research for presets that take minutes."""
+    (previous, turns), preset = _llm_turns(prompt, talk), options.preset
+    taken = {n: v for n, v in options._asdict().items() if n in AskArgs._fields and v is not None}
+    taken.update(query=prompt.prompt, instructions=prompt.system, depth=preset)
     if preset in RESEARCH_ONLY_DEPTHS:
-        return TOOLS[f"{PREFIX}research"]._replace(name="llm")
-
-    def do_llm(call: Call, args: AskArgs) -> AskResult:
-        def answered(start: str | None) -> tuple[Routing, ParsedReply]:
-            given: Json = args.query if start or len(turns) == 1 else turns
-
-            def plan_of(routing: Routing) -> RequestPlan:
-                body = agent_body(args, routing.model, given, previous=start)
-                return run_plan(call, args, routing, args.query, body)
-
-            routing, plan = planned(call, args, args.query, plan_of)
-            return routing, paid_post(call, plan, args.project)
-
-        try:
-            routing, reply = answered(previous)
-        except ToolError as error:
-            if not previous or error.status not in {400, 404}:
-                raise
-            routing, reply = answered(None)  # it has expired; the refusal was not billed
-        parsed, notes = answer_json_of(reply.value.answer) if args.json_schema else (None, [])
-        call.warnings.extend(notes)
-        return AskResult(answer_json=parsed, **run_values(call, args, routing, reply))
-
-    return TOOLS[f"{PREFIX}ask"]._replace(name="llm", handler=do_llm)
-
-
-def _llm_pieces(
-    asked: tuple[Tool, dict[str, Json]], key: Any, timeout_s: float, stopped: Any, *, streams: bool
-) -> Iterator[Any]:
-    """The answer piece by piece, then the result as a dict; llm's own error where there is none."""
-    declared, arguments = asked
-    import queue
-
-    import llm
-
-    settings = settings_now()
-    read, wrong = read_key(key) if key else (settings.key, "")
-    if wrong:
-        raise llm.ModelError(f"The key that llm gives {wrong}. Mend it: llm keys set perplexity")
-    runtime = Runtime(settings._replace(key=read, max_result_chars=sys.maxsize))
-    screen, pieces = own_screen(settings), queue.SimpleQueue[str]()
-    call = Call(runtime, declared, screen.note, patient=True)
-    call.deadline = time.monotonic() + timeout_s
-    call.hear = pieces.put if streams else None
-    running = Work("llm", lambda: run_tool(call, {"project": settings.project, **arguments}))
-    with contextlib.closing(runtime):
-        try:
-            while not (running.over.is_set() and pieces.empty()):
-                with contextlib.suppress(queue.Empty):
-                    yield pieces.get(timeout=_LLM_TICK_S)
-                runtime.beat()
-                if stopped:  # from another thread, which no Ctrl-C reaches
-                    raise KeyboardInterrupt
-        except (KeyboardInterrupt, GeneratorExit) as stop:
-            if runtime.busy():
-                screen.note("Stopping. The request is paid for, so its answer has 10 s to come.")
-                running.over.wait(EXIT_GRACE_S)
-            if isinstance(stop, GeneratorExit) or not running.over.is_set():
-                call.cancel()
-                runtime.settle(0.5)
-                for job_id in (one.job_id for one in call.requests if one.over.is_set()):
-                    screen.note(f"Its answer is kept: perplexity-pro jobs result {job_id}")
-                raise
-        outcome = running.result()
-        call.delivered()
-    if outcome.kind:
-        hint = " Or: llm keys set perplexity" if outcome.kind == "authentication" else ""
-        raise llm.ModelError(re.sub("^depth", "preset", outcome.bare) + hint)
-    for warning in outcome.structured["warnings"]:
-        screen.note(f"\nWarning: {warning}")
-    yield outcome.structured
-
-
-def _llm_answer(asked: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
-    """What llm shows of one prompt; usage, model, sources and cost go into its log."""
-    prompt, streams, response, talk, key = asked
-    options = {name: value for name, value in prompt.options if value is not None}
-    fields = [field for field in fields_of(LlmOptions) if field.name in options]
-    own = LlmOptions(**{f.name: read_argument(f, options.pop(f.name)) for f in fields})
-    preset, domains = options.pop("preset", None), options.get("domains")
-    if isinstance(domains, str):
-        options["domains"] = [name.strip() for name in domains.split(",")]
-    arguments = {"query": prompt.prompt, "instructions": prompt.system, "depth": preset, **options}
-    previous, turns = _llm_turns(prompt, talk)
-    declared = _llm_tool(preset, previous, turns)
-    if declared.handler is do_research:
         if prompt.schema or len(turns) > 1:
             what = "takes no schema" if prompt.schema else "continues no conversation"
             words = f"preset: {preset} writes a report and {what}; leave one of them out."
             raise ToolError("invalid_request", words)
-        arguments["wait_seconds"] = own.timeout
-    elif prompt.schema:
-        arguments["json_schema"] = prompt.schema
-    shown, result = "", dict[str, Json]()
-    streams = streams and not (own.spotlight or prompt.schema)
-    call = (declared, arguments)
-    for piece in _llm_pieces(call, key, own.timeout, stopped, streams=streams):
-        if isinstance(piece, str):
-            shown += piece
-            yield piece
-        else:
-            result = piece
-    answer, usage = str(result["answer"] or result["message"]), result["usage"] or {}
+        report = TOOLS[f"{PREFIX}research"]._replace(name="llm")
+        return report, {**taken, "wait_seconds": options.timeout}
+
+    def do_llm(call: Call, args: AskArgs) -> AskResult:
+        if previous:
+            try:
+                return asked(call, args, args.query, previous)
+            except ToolError as error:
+                if error.status not in {400, 404}:
+                    raise
+        # It has expired, and the refusal was not billed; or there is none.
+        return asked(call, args, turns if len(turns) > 1 else args.query)
+
+    taken.update({"json_schema": prompt.schema} if prompt.schema else {})
+    return TOOLS[f"{PREFIX}ask"]._replace(name="llm", handler=do_llm), taken
+
+
+def _llm_run(
+    call: Call, arguments: dict[str, Json], heard: list[str], stopped: list[bool]
+) -> typing.Generator[Any, None, dict[str, Json]]:
+    """The answer piece by piece as it is heard; returns the result, or raises why there is none."""
+    runtime, screen, at = typing.cast("Runtime", call.runtime), own_screen(call.settings), 0
+    running = Work("llm", lambda: run_tool(call, arguments))
+    try:
+        while not running.over.wait(STREAM_TICK_S) or heard[at:]:
+            fresh = heard[at:]
+            yield from fresh
+            at += len(fresh)
+            runtime.beat()
+            if stopped:  # from another thread, which no Ctrl-C reaches
+                raise KeyboardInterrupt
+    except (KeyboardInterrupt, GeneratorExit) as stop:
+        came = drained(running, runtime, screen, 2)
+        if isinstance(stop, GeneratorExit) or not came:
+            call.cancel()
+            runtime.settle(0.5)
+            for job_id in (one.job_id for one in call.requests if one.over.is_set()):
+                screen.note(f"Its answer is kept: perplexity-pro jobs result {job_id}")
+            raise
+    del heard[at:]  # what was not shown comes with the end
+    outcome: Outcome = running.result()
+    call.delivered()
+    if outcome.kind:
+        raise ToolError(outcome.kind, re.sub("^depth", "preset", outcome.bare))
+    for warning in outcome.structured["warnings"]:
+        screen.note(f"\nWarning: {warning}".replace("answer_json", "the answer"))
+    return outcome.structured
+
+
+def _llm_answer(given: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
+    """What llm shows of one prompt; usage, model, sources and cost go into its log."""
+    prompt, streams, response, talk, key = given
+    values = {name: value for name, value in prompt.options if value is not None}
+    if isinstance(values.get("domains"), str):
+        values["domains"] = [name.strip() for name in values["domains"].split(",")]
+    fields = [field for field in fields_of(LlmOptions) if field.name in values]
+    options = LlmOptions(**{f.name: read_argument(f, values[f.name]) for f in fields})
+    declared, arguments = _llm_call(prompt, talk, options)
+    settings = settings_now()._replace(max_result_chars=sys.maxsize)
+    if key:
+        read, flaw = read_key(key)
+        settings = settings._replace(key=read)
+        if flaw:
+            raise ToolError("authentication", f"The key that llm gives {flaw}")
+    heard, screen = list[str](), own_screen(settings)
+    for sentence in settings.warnings:
+        screen.note(f"Warning: {sentence}")
+    with contextlib.closing(Runtime(settings)) as runtime:
+        call = Call(runtime, declared, screen.note if screen.watched else None, patient=True)
+        call.deadline = time.monotonic() + options.timeout
+        if streams and not (options.spotlight or prompt.schema):
+            call.hear = heard.append
+        arguments["project"] = settings.project
+        result = yield from _llm_run(call, arguments, heard, stopped)
+    answer, shown = str(result["answer"] or result["message"]), "".join(heard)
+    usage = result["usage"] or {}
     if result.get("answer_json") is not None:  # without the markers that the text has
         answer = json_text(result["answer_json"])
     lines = [
         f"- {f'{mark} ' * bool(mark)}[{one['title'] or one['url']}](<{one['url']}>)"
         for mark, one in marked_sources(result)
     ]
-    sources = _LLM_SOURCES + "\n".join(lines) if lines and not prompt.schema else ""
-    if own.spotlight:
-        yield fenced(answer + sources)
-    else:  # an end that differs from what was streamed is shown whole
-        yield (
-            answer.removeprefix(shown) + sources
-            if answer.startswith(shown)
-            else f"\n\n{answer}{sources}"
-        )
+    whole = answer + (_LLM_SOURCES + "\n".join(lines) if lines and not prompt.schema else "")
+    if options.spotlight:
+        whole = fenced(whole)
+    elif not answer.startswith(shown):  # an end that differs from what was streamed is shown whole
+        whole = f"\n\n{whole}"
+    yield whole.removeprefix(shown)
     told = ("response_id", "model", "status", "warnings", "sources", "usage")
     response.response_json = {name: result.get(name) for name in told}
     response.set_usage(input=usage.get("input_tokens"), output=usage.get("output_tokens"))
@@ -15246,18 +15233,27 @@ def _llm_answer(asked: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
         yield StreamEvent(type="text", chunk="", provider_metadata=kept)
 
 
+def _llm_spoken(given: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
+    """The same; what goes wrong as llm's own error."""
+    import llm
+
+    try:
+        yield from _llm_answer(given, stopped)
+    except ToolError as error:
+        words, mend = error.message, "llm keys set perplexity"
+        if error.kind == "authentication":  # the last one given is llm's key
+            words = f"{words.partition(';')[0]}; mend it:" if given[-1] else f"{words} Or:"
+            words = f"{words} {mend}"
+        raise llm.ModelError(words) from None
+
+
 def _llm_plugin() -> Any:
     """What llm registers: the model, plain and asynchronous."""
     import asyncio
     import types
 
     import llm
-
-    # Options are checked where the arguments of tools are, in the same words.
-    fields = dict.fromkeys((*LLM_OPTIONS, *LlmOptions._fields))
-    options = type(
-        "Options", (llm.Options,), {"__annotations__": dict.fromkeys(fields, Any), **fields}
-    )
+    import pydantic
 
     def get_key(model: Any, explicit_key: str | None = None) -> Any:
         try:
@@ -15265,18 +15261,12 @@ def _llm_plugin() -> Any:
         except llm.NeedsKeyException:
             return None  # then the key is looked for where the server finds it
 
-    def answered(asked: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
-        try:
-            yield from _llm_answer(asked, stopped)
-        except ToolError as error:
-            raise llm.ModelError(error.message) from None
-
     def execute(_model: Any, *given: Any, **named: Any) -> Iterator[Any]:
-        return answered((*given, *named.values()), [])
+        return _llm_spoken((*given, *named.values()), [])
 
     async def execute_async(_model: Any, *given: Any, **named: Any) -> Any:
         stopped = list[bool]()
-        pieces = answered((*given, *named.values()), stopped)
+        pieces = _llm_spoken((*given, *named.values()), stopped)
         try:
             piece = await asyncio.to_thread(next, pieces, None)
             while piece is not None:
@@ -15286,20 +15276,26 @@ def _llm_plugin() -> Any:
             stopped.append(True)
             raise
 
+    # Options are only described here: they are checked where the arguments of tools are, in the
+    # same words.
+    options: dict[str, Any] = {"__annotations__": dict.fromkeys(LlmOptions._fields, Any)}
+    for name, shape, arg, *_ in fields_of(LlmOptions):
+        shown = {"description": arg.words, "json_schema_extra": {"type": shape.kind}}
+        options[name] = pydantic.Field(None, **shown)
     common = {
-        "model_id": LLM_MODEL,
+        "model_id": "perplexity-pro",
         "needs_key": "perplexity",
         "key_env_var": KEY_VARIABLE,
         "can_stream": True,
         "supports_schema": True,
-        "Options": options,
+        "Options": type("Options", (llm.Options,), options),
         "get_key": get_key,
     }
     plain = type("PerplexityPro", (llm.KeyModel,), {**common, "execute": execute})
     waited = type("AsyncPerplexityPro", (llm.AsyncKeyModel,), {**common, "execute": execute_async})
 
     def register_models(register: Callable[..., None]) -> None:
-        register(plain(), waited(), aliases=LLM_ALIASES)
+        register(plain(), waited(), aliases=("pplx", "perplexity-agent"))
 
     plugin: Any = types.ModuleType("perplexity_pro")
     plugin.register_models = llm.hookimpl(register_models)

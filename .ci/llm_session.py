@@ -136,7 +136,8 @@ def talk(session: Session, key: str) -> None:
     session.check("the answer is JSON alone", isinstance(json.loads(answer), dict), answer)
     deep = session.run("-m", MODEL, "-o", "preset", "high", "A long report")
     session.answers("a run in the background", deep)
-    session.check("progress on standard error", deep.err.strip(), deep)
+    shown = session.run("models", "-q", MODEL, "--options").out
+    session.check("options are described", "max_output_tokens: int" in shown, shown)
     python = session.start([str(session.python), "-c", ASYNC], None, {})
     session.answers("the asynchronous model", python)
     bad = session.run("-m", MODEL, "-o", "recency", "decade", "x")

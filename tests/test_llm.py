@@ -73,7 +73,10 @@ class LlmModel(unittest.TestCase):
             "PERPLEXITY_PROJECT": "notes",
         }
         stack.enter_context(mock.patch.dict(os.environ, environ))
-        stack.enter_context(mock.patch.dict(sys.modules, {"llm": stand_in()}))
+        options: Any = types.ModuleType("pydantic")
+        options.Field = lambda default, **_: default
+        stack.enter_context(mock.patch.dict(sys.modules, {"llm": stand_in(), "pydantic": options}))
+        self.watched = stack.enter_context(mock.patch.object(pro, "_is_terminal"))
         self.errors = stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
         found: list[Any] = []
         plugin = vars(pro)["__getattr__"]("llm_plugin")  # as an import of it does
@@ -219,7 +222,27 @@ class LlmModel(unittest.TestCase):
         self.assertIsNone(self.model.get_key())
         with self.assertRaises(Model) as caught:
             self.answer(self.prompt(), key="pplx-another-key-0000000000000000")
-        self.assertIn("key", str(caught.exception))
+        self.assertIn("llm keys set perplexity", str(caught.exception))
+        self.assertNotIn("PERPLEXITY_API_KEY", str(caught.exception))
+
+    def test_settings_that_cannot_be_used_are_told(self) -> None:
+        with mock.patch.dict(os.environ, {"PERPLEXITY_READ_TIMEOUT": "abc"}):
+            self.answer(self.prompt())
+        self.assertIn("Warning: PERPLEXITY_READ_TIMEOUT must be", self.errors.getvalue())
+        with (
+            mock.patch.dict(os.environ, {"PERPLEXITY_BASE_URL": "http://api.example"}),
+            self.assertRaises(Model) as caught,
+        ):
+            self.answer(self.prompt())
+        self.assertIn("PERPLEXITY_BASE_URL cannot be used", str(caught.exception))
+
+    def test_how_far_an_answer_is_goes_to_a_terminal_only(self) -> None:
+        self.answer(self.prompt())
+        self.assertIn("searching", self.errors.getvalue())
+        self.errors.truncate(0)
+        self.watched.return_value = False
+        self.answer(self.prompt())
+        self.assertNotIn("searching", self.errors.getvalue())
 
     def test_a_key_of_llm_that_cannot_be_one_is_said_and_not_sent(self) -> None:
         for key in ("pplx-one\npplx-two", "pplx-\u00e9", "pplx one"):
@@ -250,7 +273,7 @@ class LlmModel(unittest.TestCase):
     def test_ctrl_c_waits_for_an_answer_that_is_paid_for_and_shows_it(self) -> None:
         self.assertIn("The short answer is 42", self.stopped(self.interrupt))
         self.assertEqual(self.events(), [("llm", "notes", "ok")])
-        self.assertIn("paid for, so its answer has 10 s", self.errors.getvalue())
+        self.assertIn("paid for", self.errors.getvalue())
 
     def test_who_stops_listening_to_a_paid_answer_finds_it_as_a_job(self) -> None:
         def leave() -> None:
@@ -271,7 +294,7 @@ class Interrupting:
     """A screen that lets the held request go once the user was told that it is waited for."""
 
     def __init__(self, screen: Any, gate: Any) -> None:
-        self._screen, self._gate = screen, gate
+        self._screen, self._gate, self.watched = screen, gate, True
 
     def note(self, text: str) -> None:
         self._screen.note(text)
