@@ -12752,12 +12752,12 @@ class UsageError(Exception):
     """A command line that cannot be understood."""
 
 
-class CannotWrite(Exception):  # noqa: N818 - the end of the output, not always a mistake
-    """Standard output takes nothing more; `quiet` where its reader simply left."""
+class CannotWrite(Exception):  # noqa: N818 - a fact about the output, not always a mistake
+    """Standard output or a file takes nothing more."""
 
-    def __init__(self, reason: str, *, quiet: bool = False) -> None:
-        super().__init__(reason)
-        self.quiet = quiet
+
+class ReaderLeft(CannotWrite):
+    """The reader of standard output wants nothing more."""
 
 
 class Stopped(BaseException):
@@ -12811,7 +12811,7 @@ class Screen:
         self.show(without_hidden(text) if self.terminal else text)
 
     def page(self, text: str) -> None:
-        """Write lines, in a terminal broken between words where they are longer than it is wide."""
+        """Write lines; in a terminal long ones are broken, and go on below their second column."""
         lines = text.splitlines()
         if self.terminal:
             lines = [part for line in lines for part in hanging(line, self.width)]
@@ -12826,11 +12826,10 @@ class Screen:
             self._out.write(self.clean(text))
             self._out.flush()
         except (OSError, ValueError) as error:
-            number = getattr(error, "errno", None)
-            gone = isinstance(error, BrokenPipeError) or (os.name == "nt" and number == 22)
-            raise CannotWrite(
-                f"standard output: {_why(error, 'it is closed')}", quiet=gone
-            ) from None
+            reason = f"standard output: {getattr(error, 'strerror', None) or 'it is closed'}"
+            gone = isinstance(error, BrokenPipeError)
+            gone = gone or (os.name == "nt" and getattr(error, "errno", None) == 22)
+            raise (ReaderLeft if gone else CannotWrite)(reason) from None
 
     def clean(self, text: str) -> str:
         """The text without the key, which somebody may have typed, whole or cut by a refusal."""
@@ -12854,11 +12853,10 @@ class Screen:
     def status(self, text: str) -> None:
         """Show a line over the last one; only where a terminal is there to see it move."""
         line = clipped(text, self.width - 1)
-        if not self._moves or line == self._moving:
-            return
-        wiped = f"\r{line}{' ' * (width_of(self._moving) - width_of(line))}"
-        self._say(wiped if line else f"{wiped}\r")
-        self._moving = line
+        if self._moves and line != self._moving:
+            wiped = f"\r{line}{' ' * (width_of(self._moving) - width_of(line))}"
+            self._say(wiped if line else f"{wiped}\r")
+            self._moving = line
 
     def answers(self) -> bool:
         """Whether somebody is there to answer a question."""
@@ -12896,11 +12894,6 @@ def own_screen(settings: Settings) -> Screen:
     return Screen(sys.stdout, sys.stderr, settings)
 
 
-def _why(error: Exception, otherwise: str) -> str:
-    """Why a file or stream refuses, in the system's words where it has any."""
-    return getattr(error, "strerror", None) or otherwise
-
-
 def _is_terminal(stream: TextIO | None) -> bool:
     """Whether a stream is there, is open, and leads to a person."""
     try:
@@ -12924,16 +12917,24 @@ _UNIT = pattern(
 )
 
 
+def styled(text: str, code: str) -> str:
+    """The text in a style of the terminal."""
+    return f"\x1b[{code}m{text}\x1b[0m" if text else ""
+
+
+def hyperlink(text: str, url: str) -> str:
+    """A text that opens an address where the terminal can do that."""
+    return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\"
+
+
 def width_of(text: str) -> int:
     """The columns that a terminal gives a text."""
     import unicodedata
 
     if text.isascii():
         return len(text)
-    unseen = {"Mn", "Me", "Cf"}
-    wide = [1 + (unicodedata.east_asian_width(char) in "WF") for char in text]
-    seen = [unicodedata.category(char) not in unseen for char in text]
-    return sum(columns for columns, shown in zip(wide, seen) if shown)
+    seen = (char for char in text if unicodedata.category(char) not in {"Mn", "Me", "Cf"})
+    return sum(1 + (unicodedata.east_asian_width(char) in "WF") for char in seen)
 
 
 def clipped(text: str, width: int) -> str:
@@ -12947,8 +12948,7 @@ def clipped(text: str, width: int) -> str:
 def wrapped(text: str, width: int) -> list[str]:
     """The lines of a text, broken between words; a longer word is broken where it must be."""
     lines, gap = [""], ""
-    for found in _UNIT.finditer(text):
-        unit = found[0]
+    for unit in _UNIT.findall(text):
         if unit.isspace():
             gap = unit
             continue
@@ -12979,16 +12979,12 @@ def aligned(rows: Sequence[Sequence[str]], width: int, *, wrap: bool = False) ->
     numeric = [all(re.fullmatch(r"[-$\d.,%]*", cell) for cell in column[1:]) for column in columns]
     lines = []
     for row in rows:
-        cells = [
-            wrapped(cell, size) if wrap else [clipped(cell, size)] for cell, size in zip(row, sizes)
-        ]
+        cells = [wrapped(c, size) if wrap else [clipped(c, size)] for c, size in zip(row, sizes)]
         for number in range(max(map(len, cells))):
-            line = []
-            for cell, size, is_number in zip(cells, sizes, numeric):
-                text = cell[number] if number < len(cell) else ""
-                blank = " " * (size - width_of(text))
-                line.append(blank + text if is_number else text + blank)
-            lines.append("  ".join(line).rstrip())
+            texts = [cell[number] if number < len(cell) else "" for cell in cells]
+            blanks = [" " * (size - width_of(text)) for text, size in zip(texts, sizes)]
+            parts = (b + t if right else t + b for t, b, right in zip(texts, blanks, numeric))
+            lines.append("  ".join(parts).rstrip())
     return lines
 
 
@@ -12997,16 +12993,6 @@ def aligned(rows: Sequence[Sequence[str]], width: int, *, wrap: bool = False) ->
 _BLOCK = pattern(r"( *)(?:(#{1,6}) +|((?:[-*+]|\d{1,3}[.)]) +)|(> ?))?")
 _MARK = pattern(r"(\*{1,3}|`+)")
 _STYLES = {"*": ("3", "23"), "**": ("1", "22"), "***": ("1;3", "22;23"), "`": ("36", "39")}
-
-
-def styled(text: str, code: str) -> str:
-    """The text in a style of the terminal."""
-    return f"\x1b[{code}m{text}\x1b[0m" if text else ""
-
-
-def hyperlink(text: str, url: str) -> str:
-    """A text that opens an address where the terminal can do that."""
-    return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\"
 
 
 class Markdown:
@@ -13019,7 +13005,7 @@ class Markdown:
         self._fence = ""  # what ends the code that we are in
         self._table: list[str] = []
         self._on: set[str] = set()
-        self._heading = self._blank = False
+        self._heading = self._blank = False  # a blank line is shown only if something follows
         self._column = self._indent = 0
         self._gap = ""
 
@@ -13027,71 +13013,64 @@ class Markdown:
         """Take a piece of the answer and show what is complete."""
         *lines, self._rest = (self._rest + without_hidden(text)).split("\n")
         for line in lines:
-            self._take(line)
+            self._take(line, whole=True)
         if self._rest:
-            self._rest = self._take_part(self._rest)
+            self._rest = self._take(self._rest, whole=False)
 
     def finish(self) -> None:
         """Show what is left."""
         if self._rest or self._open:
-            line, self._rest = self._rest, ""
-            self._take(line)
+            self._rest = self._take(self._rest, whole=True)
         self._end_table()
 
-    def _take(self, line: str) -> None:
-        """Show a whole line, or what is left of one."""
-        fence = re.match(r" *(```|~~~)", line)
-        if self._open:
-            self._words(line)
-        elif self._fence:
-            ends = fence is not None and fence[1] == self._fence
-            self._fence = "" if ends else self._fence
-            self._screen.show("" if ends else styled(line, "36") + "\n")
-            return
-        elif line.lstrip().startswith("|"):
-            self._table.append(line.strip())
-            return
-        elif not line.strip():
-            self._end_table()
-            self._blank = True  # shown only if something follows
-            return
-        else:
-            self._end_table()
-            self._fence = fence[1] if fence else ""
-            if fence:
-                self._screen.show("\n" * self._blank)
-                self._blank = False
-                return
-            self._words(self._begin(line))
-        self._screen.show(("\x1b[0m" if self._on or self._heading else "") + "\n")
-        self._open, self._gap = False, ""
-        self._on.clear()
-
-    def _take_part(self, line: str) -> str:
-        """Show the words that are complete; returns what has to wait."""
+    def _take(self, line: str, *, whole: bool) -> str:
+        """Show what is certain of a line; returns what has to wait."""
         start = line.lstrip()
         if not self._open:
-            if self._fence or start[:1] in {"|", "`", "~"} or len(start) < 8:
+            if not whole and (self._fence or start[:1] in {"|", "`", "~"} or len(start) < 8):
                 return line  # it may yet become anything
+            if self._fence:
+                self._fence *= start[:3] != self._fence
+                self._screen.show(styled(line, "36") + "\n" if self._fence else "")
+                return ""
+            if start[:1] == "|":
+                self._table.append(start)
+                return ""
             self._end_table()
+            if not start:
+                self._blank = True
+                return ""
+            if start[:3] in {"```", "~~~"}:
+                self._fence = start[:3]
+                self._break()
+                return ""
             line = self._begin(line)
+        if whole:
+            self._words(line)
+            self._screen.show(("\x1b[0m" if self._on or self._heading else "") + "\n")
+            self._open, self._gap = False, ""
+            self._on.clear()
+            return ""
         waits = re.search(r"\[[^\[\]]{0,300}(\](\([^\s)]*)?)?$", line)  # perhaps a link
         units = list(_UNIT.finditer(line[: waits.start()] if waits else line))
         at = units[-1].start() if units else 0
         self._words(line[:at], line[at:])
         return line[at:]
 
+    def _break(self) -> None:
+        """Show the blank line that was held back."""
+        self._screen.show("\n" * self._blank)
+        self._blank = False
+
     def _begin(self, line: str) -> str:
         """Show how a line begins; returns its words."""
+        self._break()
         found = _BLOCK.match(line)
         assert found is not None  # noqa: S101 - it matches every text
-        mark = found[3] or ("| " if found[4] else "")
-        prefix = "\n" * self._blank + found[1][: self._width // 3] + mark
-        self._heading = bool(found[2])
-        self._open, self._gap = True, ""
-        self._column = self._indent = len(prefix.lstrip("\n"))
-        self._blank = False
-        self._screen.show(prefix + ("\x1b[1m" if self._heading else ""))
+        mark = found[1][: self._width // 3] + (found[3] or ("| " if found[4] else ""))
+        self._heading, self._open, self._gap = bool(found[2]), True, ""
+        self._column = self._indent = len(mark)
+        self._screen.show(mark + ("\x1b[1m" if self._heading else ""))
         return line[found.end() :]
 
     def _words(self, text: str, behind: str = "") -> None:
@@ -13100,8 +13079,7 @@ class Markdown:
             if found[0].isspace():
                 self._gap = " "
                 continue
-            after = text[found.end() : found.end() + 1] or behind[:1]
-            seen, shown = self._styled(found[0], after)
+            seen, shown = self._styled(found[0], text[found.end() : found.end() + 1] or behind[:1])
             size = width_of(seen)
             if self._column + len(self._gap) + size > self._width and self._column > self._indent:
                 self._screen.show("\n" + " " * self._indent)
@@ -13120,20 +13098,15 @@ class Markdown:
         seen = shown = ""
         parts = _MARK.split(unit)
         for number, part in enumerate(parts):
-            mark = "`" if part[:1] == "`" else part
-            if number % 2 == 0 or not self._is_mark(mark, seen[-1:], parts[number + 1] or after):
+            mark, follows = "`" if part[:1] == "`" else part, (*parts, after)[number + 1] or after
+            # Stars and ticks change the style, but `2 * 3` and `2*3` are what they say.
+            opens = "`" not in self._on and not seen[-1:].isalnum() and follows.strip()
+            if number % 2 == 0 or not (mark in self._on or opens):
                 seen, shown = seen + part, shown + part
-            elif not (self._heading and mark != "`"):
+            elif not self._heading or mark == "`":
                 shown += f"\x1b[{_STYLES[mark][mark in self._on]}m"
                 self._on ^= {mark}
         return seen, shown
-
-    def _is_mark(self, mark: str, before: str, after: str) -> bool:
-        """Whether stars or ticks change the style; `2 * 3` and `2*3` are what they say."""
-        if mark in self._on:
-            return True
-        is_free = "`" not in self._on and not before.isalnum()
-        return is_free and bool(after) and not after.isspace()
 
     def _end_table(self) -> None:
         """Show the rows that have come, aligned."""
@@ -13141,14 +13114,14 @@ class Markdown:
         rows = []
         for line in lines:  # without marks of style
             text = re.sub(r"\*\*|`", "", re.sub(r"\[([^\[\]]*)\]\([^()]*\)", r"\1", line))
-            rows.append([cell.strip() for cell in text.strip("|").split("|")])
+            rows.append([cell.strip() for cell in text.strip().strip("|").split("|")])
         rows = [row for row in rows if not all(re.fullmatch(r":?-+:?", cell) for cell in row)]
         most = max(map(len, rows), default=0)
-        rows = [row + [""] * (most - len(row)) for row in rows]
         if rows:
-            head, *rest = aligned(rows, self._width, wrap=True)
-            blank, self._blank = "\n" * self._blank, False
-            self._screen.show("\n".join([blank + styled(head, "1"), *rest]) + "\n")
+            filled = [row + [""] * (most - len(row)) for row in rows]
+            head, *rest = aligned(filled, self._width, wrap=True)
+            self._break()
+            self._screen.show("\n".join([styled(head, "1"), *rest]) + "\n")
 
 
 # ---- Text for people
@@ -13209,8 +13182,7 @@ class Stdin:
     """Standard input, read only when asked for, and at most once."""
 
     def __init__(self, descriptor: int = 0) -> None:
-        self._descriptor = descriptor
-        self._taken = False
+        self._descriptor, self._taken = descriptor, False
 
     def is_fed(self) -> bool:
         """Whether something other than a person may be at the other end."""
@@ -13224,14 +13196,13 @@ class Stdin:
         """All that is piped or typed in, to its end."""
         if self._taken:
             raise UsageError("- stands for standard input, which can be read only once")
-        self._taken, chunks, size_bytes = True, list[bytes](), 0
+        self._taken, text = True, bytearray()
         try:
             for chunk in iter(functools.partial(os.read, self._descriptor, 1 << 16), b""):
-                chunks.append(chunk)
-                size_bytes += len(chunk)
-                if size_bytes > MAX_BODY_BYTES:
+                text += chunk
+                if len(text) > MAX_BODY_BYTES:
                     raise UsageError(f"standard input is larger than {MAX_BODY_BYTES} bytes")
-            return text_of_bytes(b"".join(chunks)).rstrip()
+            return text_of_bytes(bytes(text)).rstrip()
         except OSError as error:
             raise UsageError(f"standard input cannot be read: {error.strerror}") from None
         except ValueError:
@@ -13239,16 +13210,14 @@ class Stdin:
 
     def text_of(self, word: str) -> str:
         """What a value stands for: @file, - for standard input, else itself."""
-        if word == "-":
-            return self.text()
-        if not word.startswith("@"):
-            return word
+        if word == "-" or not word.startswith("@"):
+            return self.text() if word == "-" else word
         from pathlib import Path
 
         try:
             return read_text(Path(word[1:]), MAX_BODY_BYTES)
         except (OSError, ValueError) as error:
-            reason = _why(error, "it is too large or not UTF-8 text")
+            reason = getattr(error, "strerror", None) or "it is too large or not UTF-8 text"
             raise UsageError(f"{word}: the file cannot be read: {reason}") from None
 
 
@@ -13781,7 +13750,7 @@ def _reported(order: ParsedCommand, ended: CallEnd, screen: Screen) -> int:
         _print(order, ended, screen)
         ended.call.delivered()
     except CannotWrite as error:
-        if error.quiet:
+        if isinstance(error, ReaderLeft):
             raise
         job_id = _kept_job(ended.call)
         resuming = f"; the answer is kept, read it with: {_resuming(job_id, order)}"
@@ -14029,7 +13998,7 @@ def _refuse_target(name: str) -> None:
         elif not os.access(path.parent, os.W_OK):
             reason = reason or "its folder cannot be written"
     except (OSError, ValueError, RuntimeError) as error:
-        reason = _why(error, "no usable name")
+        reason = getattr(error, "strerror", None) or "no usable name"
     if reason:
         raise CannotWrite(f"{name}: {reason}; nothing was sent")
 
@@ -14044,7 +14013,9 @@ def _save(name: str, content: str, screen: Screen) -> None:
     try:
         replace_file(Path(name), screen.clean(without_surrogates(content)))
     except (OSError, ValueError) as error:
-        raise CannotWrite(f"{name}: {_why(error, 'no usable name')}") from None
+        raise CannotWrite(
+            f"{name}: {getattr(error, 'strerror', None) or 'no usable name'}"
+        ) from None
     screen.note(f"Wrote {name}.")
 
 
@@ -15028,10 +14999,11 @@ def command_line(words: Sequence[str], settings: Settings, screen: Screen) -> in
         end = "" if str(error).endswith("?") else "."
         screen.note(f"{named}: {error}{end} See {named} --help.")
         return 2
+    except ReaderLeft:
+        return 0
     except CannotWrite as error:
-        if not error.quiet:
-            screen.note(f"{PROGRAM}: cannot write {error}.")
-        return 0 if error.quiet else 1
+        screen.note(f"{PROGRAM}: cannot write {error}.")
+        return 1
     except ToolError as error:
         screen.note(f"{named}: {spoken(error.message)}")
         return _STATUS_OF.get(error.kind, 1)
