@@ -4955,41 +4955,31 @@ def message_item(role: str, text: str) -> dict[str, Json]:
 _SCHEMA_TYPES = {"string", "number", "integer", "boolean", "object", "array", "null"}
 
 
-def _schema_problem(schema: Json) -> str | None:
-    """What makes a JSON Schema useless, at any depth: the API answers with a riddle."""
-    todo = [schema]
+def checked_schema(schema: dict[str, Json]) -> dict[str, Json]:
+    """A JSON Schema without the mistakes, at any depth, that the API would answer with a riddle."""
+    if schema.get("type") != "object":
+        raise ValueError('must have "type": "object" at its root; wrap other data in a property')
+    if len(json_text(jsonable(schema))) > MAX_SCHEMA_CHARS:
+        raise ValueError(f"must be at most {MAX_SCHEMA_CHARS} characters")
+    todo: list[Json] = [schema]
     while todo:
         part = todo.pop()
-        if not isinstance(part, (dict, list)):
+        if not isinstance(part, dict):
+            todo += part if isinstance(part, list) else []
             continue
-        kinds = part.get("type", []) if isinstance(part, dict) else []
-        for kind in [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []:
-            if isinstance(kind, str) and kind not in _SCHEMA_TYPES:
-                return f"there is no type {one_line(kind, 40)!r}"
-        if isinstance(part, list):
-            todo += part
-            continue
-        reference = part.get("$ref")
+        kinds, reference = part.get("type"), part.get("$ref")
+        kinds = kinds if isinstance(kinds, list) else [kinds]
+        odd = [kind for kind in kinds if isinstance(kind, str) and kind not in _SCHEMA_TYPES]
+        if odd:
+            raise ValueError(f"cannot be used: there is no type {one_line(odd[0], 40)!r}")
         if isinstance(reference, str) and reference.startswith("http"):
-            return "it must not refer to other documents ($ref)"
+            raise ValueError("cannot be used: it must not refer to other documents ($ref)")
         for name, value in part.items():
             # Below `properties` stand names of the caller's own, below `enum` and the like values.
             if name in {"properties", "$defs", "definitions", "patternProperties"}:
                 todo += value.values() if isinstance(value, dict) else []
             elif name not in {"enum", "const", "default", "examples", "example"}:
                 todo.append(value)
-    return None
-
-
-def checked_schema(schema: dict[str, Json]) -> dict[str, Json]:
-    """A JSON Schema whose mistakes the API would answer with a riddle are refused here."""
-    if schema.get("type") != "object":
-        raise ValueError('must have "type": "object" at its root; wrap other data in a property')
-    if len(json_text(jsonable(schema))) > MAX_SCHEMA_CHARS:
-        raise ValueError(f"must be at most {MAX_SCHEMA_CHARS} characters")
-    problem = _schema_problem(schema)
-    if problem:
-        raise ValueError(f"cannot be used: {problem}")
     return schema
 
 
@@ -5035,7 +5025,7 @@ class Run(NamedTuple):
 
 
 _OPEN_THINK = pattern(r"\s*<think>", re.IGNORECASE)
-_CLOSE_THINK = pattern(r"</think>\s*", re.IGNORECASE)
+_THINKING = pattern(r"(?:\s*<think>.*?</think>\s*)+", re.IGNORECASE | re.DOTALL)
 
 
 def without_reasoning(text: str) -> tuple[str, str | None]:
@@ -5043,14 +5033,11 @@ def without_reasoning(text: str) -> tuple[str, str | None]:
 
     Only a leading tag opens a block: an answer may quote the tag further down.
     """
-    at, opened = 0, _OPEN_THINK.match(text)
-    while opened:
-        closed = _CLOSE_THINK.search(text, opened.end())
-        if not closed:
-            return "", "The reply holds only unfinished reasoning and no answer."
-        at = closed.end()
-        opened = _OPEN_THINK.match(text, at)
-    return text[at:], None
+    blocks = _THINKING.match(text)
+    answer = text[blocks.end() :] if blocks else text
+    if _OPEN_THINK.match(answer):
+        return "", "The reply holds only unfinished reasoning and no answer."
+    return answer, None
 
 
 _SOURCE_LISTS = {
@@ -5161,18 +5148,14 @@ def _answer_in(output: list[Json]) -> str:
     return harmless(answer)
 
 
-def _error_in(body: Json) -> str | None:
-    """A run's own error in a word or sentence; None where it has none."""
-    if body.get("error") is None:
-        return None
-    return error_text(message_in(body["error"]), None) or "the run failed without saying why"
-
-
 def read_run(body: Json) -> Run:
     """Read a snapshot of a run. An unknown status without an error counts as still running."""
     if not isinstance(body, dict) or not text_in(body, "status"):
         raise unreadable(body, "an agent run")
-    output, status, error = list_in(body, "output"), str(body["status"]), _error_in(body)
+    output, status, error = list_in(body, "output"), str(body["status"]), None
+    if body.get("error") is not None:
+        said = error_text(message_in(body["error"]), None)
+        error = said or "the run failed without saying why"
     kinds = [text_in(item, "type") for item in output]
     answer, cut_off = without_reasoning(_answer_in(output))
     sources, warnings = read_sources(output)
@@ -5213,97 +5196,76 @@ _LINK_CHARS = 300
 _CITING = pattern(r"\[(?:[1-9][0-9]{0,2}|web:(?:0|[1-9][0-9]{0,2}))\]")
 
 
-def citations_of(answer: str, sources: Sequence[Source]) -> tuple[list[Citation], list[str]]:
-    """Every marker and link of an answer with its source, and a warning for those without one.
-
-    Markers inside code are not markers.
+def cited(answer: str, sources: Sequence[Source]) -> tuple[list[Source], list[Citation], list[str]]:
+    """The sources, those that the answer cites first and with their markers; every marker and link
+    of it with its source; and a warning for those without one. Inside code they are none.
     """
     by_id = {number: source for source in sources for number in source.ids}
     by_url = {source.url: source for source in sources}
     text, citations = _CODE.sub(" ", answer), dict[str, Citation]()
+    labels: dict[str, dict[str, None]] = {}
     for found in _MARKER_OR_LINK.finditer(text):
-        if found[2] is None:
-            marker, number = found[0], int(found[1])
-            source = by_id.get(number)
-            if source or _CITING.fullmatch(marker):
-                url = source.url if source else None
-                citations.setdefault(marker, Citation(marker, number if source else None, url))
-            continue
-        begin = text.rfind("[", max(0, found.start() - _LINK_CHARS), found.start())
-        if begin < 0 or "\n" in text[begin : found.start()]:
-            continue
-        marker, source = text[begin : found.end()], by_url.get(usable_url(found[2]) or "")
-        citations.setdefault(marker, Citation(marker, source.id if source else None, found[2]))
+        begin, url = found.start(), found[2]
+        if url is None:
+            source = by_id.get(int(found[1]))
+            if not source and not _CITING.fullmatch(found[0]):
+                continue
+            url, number = (source.url, int(found[1])) if source else (None, None)
+        else:
+            begin = text.rfind("[", max(0, begin - _LINK_CHARS), begin)
+            if begin < 0 or "\n" in text[begin : found.start()]:
+                continue
+            source = by_url.get(usable_url(url) or "")
+            number = source.id if source else None
+        marker = text[begin : found.end()]
+        citations.setdefault(marker, Citation(marker, number, url))
+        if source:
+            label, is_link, _ = marker.partition("](")
+            labels.setdefault(source.url, {})[one_line(label + "]" * bool(is_link), 60)] = None
+    marked = [s._replace(marker="".join(labels.get(s.url, ())) or None) for s in sources]
+    marked.sort(key=lambda source: source.marker is None)
     orphans = [item.marker for item in citations.values() if item.url is None]
-    if not orphans:
-        return list(citations.values()), []
     names = one_line(", ".join(orphans), 200)
-    return list(citations.values()), [f"No listed source belongs to the markers {names}."]
+    warnings = [f"No listed source belongs to the markers {names}."] if orphans else []
+    return marked, list(citations.values()), warnings
 
 
-def cited(answer: str, sources: Sequence[Source]) -> tuple[list[Source], list[Citation], list[str]]:
-    """The sources, those that the answer cites first and with their markers; and its citations."""
-    citations, warnings = citations_of(answer, sources)
-    markers: dict[str, list[str]] = {}
-    for citation in citations:
-        text, is_link, _ = citation.marker.partition("](")
-        label = f"{text}]" if is_link else text
-        markers.setdefault(usable_url(citation.url) or "", []).append(one_line(label, 60))
-    marked = [
-        source._replace(marker="".join(dict.fromkeys(markers.get(source.url, []))) or None)
-        for source in sources
-    ]
-    return sorted(marked, key=lambda source: source.marker is None), citations, warnings
+# The markers that end a text, read from behind: so each character is read once.
+_ENDING = pattern(r"\s*(?:\](?:[0-9]{0,2}[1-9](?::bew)?|0:bew)\[\s*)+", re.ASCII)
 
 
-def _without_markers(text: str) -> tuple[str, int]:
-    """A text without the markers that end it, and how many there were."""
-    end, count = len(text.rstrip(" \t\n\r\f\v")), 0
-    at = text.rfind("[", 0, end)
-    while at >= 0 and _CITING.fullmatch(text, at, end):
-        end, count = at, count + 1
-        while end and text[end - 1] in " \t\n\r\f\v":
-            end -= 1
-        at = text.rfind("[", 0, end)
-    return (text[:end], count) if count else (text, 0)
-
-
-def _unmarked(value: Json) -> tuple[Json, int]:
-    """JSON without the markers that end its texts, and how many there were; texts are cleaned."""
+def _unmarked(value: Json, removed: list[int]) -> Json:
+    """JSON without the markers that end its texts, each of which is counted; texts are cleaned."""
     if isinstance(value, str):
-        return _without_markers(without_hidden(value))
+        text = without_hidden(value)
+        found = _ENDING.match(text[::-1])
+        if not found:
+            return text
+        removed.append(found[0].count("["))
+        return text[: len(text) - found.end()]
     if isinstance(value, list):
-        pairs = [_unmarked(item) for item in value]
-        return [item for item, _ in pairs], sum(count for _, count in pairs)
+        return [_unmarked(item, removed) for item in value]
     if isinstance(value, dict):
-        members = {without_hidden(name): _unmarked(item) for name, item in value.items()}
-        return {n: item for n, (item, _) in members.items()}, sum(c for _, c in members.values())
-    return value, 0
-
-
-def _unboxed(text: str) -> str:
-    """The inside of a code block that is all of the text; else the text."""
-    inside = text.strip()
-    if not (inside.startswith("```") and inside.endswith("```")):
-        return text
-    language, _, body = inside[3:-3].partition("\n")
-    return body if language.strip().lower() in {"", "json"} else text
+        return {without_hidden(name): _unmarked(item, removed) for name, item in value.items()}
+    return value
 
 
 def answer_json_of(answer: str) -> tuple[Json, list[str]]:
     """The parsed answer of a call with a schema, and what a reader should know about it."""
+    inside = answer.strip()
+    language, _, body = inside[3:-3].partition("\n")
+    is_code = inside.startswith("```") and inside.endswith("```")
     try:
-        value = read_json(_unboxed(answer))
+        value = read_json(body if is_code and language.strip().lower() in {"", "json"} else answer)
     except ValueError:
         return None, ["The answer is not valid JSON; answer_json is null, read the answer."]
     value = scrubbed(value, None)
     flaw = flaw_in(value)
     if flaw:
         return None, [f"answer_json {flaw}, so it is null: read the answer."]
-    clean, count = _unmarked(value)
-    if not count:
-        return clean, []
-    return clean, [f"{count} citation markers were removed from the ends of texts in answer_json."]
+    removed: list[int] = []
+    clean, where = _unmarked(value, removed), "from the ends of texts in answer_json"
+    return clean, [f"{sum(removed)} citation markers were removed {where}."] if removed else []
 
 
 def outside_domains(urls: Iterable[str], domains: list[str] | None) -> list[str]:
@@ -5399,34 +5361,23 @@ class Model(NamedTuple):
     pricing: Pricing
 
 
-def _price_in(pricing: Json, name: str) -> float | None:
-    value = pricing.get(name)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < NANO else None
-
-
-def _model_of(entry: Json) -> Model | None:
-    """An entry of the model list; None where it names no model."""
-    name = without_hidden(text_in(entry, "id") or "")
-    if not name or len(name) > MAX_MODEL_CHARS:
-        return None
-    pricing = object_in(entry, "pricing")
-    prices = Pricing(
-        input=_price_in(pricing, "input"),
-        output=_price_in(pricing, "output"),
-        cache_read=_price_in(pricing, "cache_read"),
-        cache_write=_price_in(pricing, "cache_write"),
-        unit=one_line(text_in(pricing, "unit") or "", 40) or None,
-    )
-    provider = one_line(text_in(entry, "owned_by") or name.partition("/")[0], 100)
-    return Model(name, provider, prices)
-
-
 def read_models(body: Json) -> list[Model]:
     """The live model list; entries that name no model are skipped."""
     if not isinstance(body, dict) or not isinstance(body.get("data"), list):
         raise unreadable(body, "a model list", free=True)
-    return [model for model in map(_model_of, body["data"]) if model]
+    models = []
+    for entry in body["data"]:
+        name, pricing = without_hidden(text_in(entry, "id") or ""), object_in(entry, "pricing")
+        if not name or len(name) > MAX_MODEL_CHARS:
+            continue
+        prices: dict[str, Any] = {"unit": one_line(text_in(pricing, "unit") or "", 40) or None}
+        for kind in Pricing._fields[:4]:
+            price: Json = pricing.get(kind)
+            usable = type(price) in (int, float) and 0 <= price < NANO
+            prices[kind] = float(price) if usable else None
+        provider = one_line(text_in(entry, "owned_by") or name.partition("/")[0], 100)
+        models.append(Model(name, provider, Pricing(**prices)))
+    return models
 
 
 # ---- Decisions

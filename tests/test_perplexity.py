@@ -461,7 +461,7 @@ class Runs(unittest.TestCase):
                     pro.usable_url(found.url) and isinstance(found.title, (str, type(None)))
                 )
                 self.assertTrue(all(type(number) is int for number in found.ids))
-            pro.citations_of(run.answer, run.sources)
+            pro.cited(run.answer, run.sources)
             pro.answer_json_of(run.answer)
             pro.outside_domains([found.url for found in run.sources], ["example.org"])
             pro.json_text(pro.jsonable(run))
@@ -709,7 +709,7 @@ class Citations(unittest.TestCase):
     )
 
     def cited(self, answer: str) -> tuple[list[tuple[str, int | None]], list[str]]:
-        found, warnings = pro.citations_of(answer, list(self.SOURCES))
+        _, found, warnings = pro.cited(answer, list(self.SOURCES))
         by_id = {number: found.url for found in self.SOURCES for number in found.ids}
         for item in found:
             if item.source is not None:
@@ -723,7 +723,7 @@ class Citations(unittest.TestCase):
         )
 
     def test_links_name_the_source_of_their_address_or_carry_it(self) -> None:
-        found, warnings = pro.citations_of(
+        _, found, warnings = pro.cited(
             "See [C](https://c.example/), [D](https://d.example/x_(y)) and [1](https://b.example/).",
             list(self.SOURCES),
         )
@@ -750,7 +750,7 @@ class Citations(unittest.TestCase):
             self.assertEqual(self.cited(text), ([], []), text)
 
     def test_an_id_of_four_digits_counts_where_a_source_has_it(self) -> None:
-        found, warnings = pro.citations_of("A [2024].", [source("https://a.example/", 2024)])
+        _, found, warnings = pro.cited("A [2024].", [source("https://a.example/", 2024)])
         self.assertEqual((found[0].source, warnings), (2024, []))
 
     def test_markers_inside_code_are_none(self) -> None:
