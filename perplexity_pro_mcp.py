@@ -2846,6 +2846,12 @@ def spend_text(spend: Spend, project: str | None, *facts: str) -> str:
     return f"Usage: {', '.join([tokens, cost, *facts, *where])}."
 
 
+def _figure(value: Json) -> int | None:
+    """A count of which the ledger can hold a lifetime of rows, or None."""
+    count = count_of(value)
+    return count if count is not None and count <= LARGEST_NANO else None
+
+
 def _kept_json(value: dict[str, Json]) -> str | None:
     """JSON for the record; None where there is nothing, or far too much."""
     text = json_text(jsonable(value)) if value else ""
@@ -2862,7 +2868,7 @@ def _billed(usage: Json) -> dict[str, Any]:
 
 def _computed(units: int | None, price_nano: int | None) -> dict[str, Any]:
     """Units at a documented price, as fields of a usage; unknown where either is."""
-    nano = None if units is None or price_nano is None else count_of(units * price_nano)
+    nano = None if units is None or price_nano is None else _figure(units * price_nano)
     known = {"cost_nano": nano, "cost_source": "computed", "price_table": PRICES_AS_OF}
     return {} if nano is None else known
 
@@ -2886,13 +2892,7 @@ def agent_usage(body: Json) -> Usage:
         "reasoning_tokens": out.get("reasoning_tokens"),
     }
     cost, details = object_in(usage, "cost"), object_in(usage, "tool_calls_details")
-    parts = [
-        "input_cost",
-        "output_cost",
-        "cache_read_cost",
-        "cache_creation_cost",
-        "tool_calls_cost",
-    ]
+    parts = ["input", "output", "cache_read", "cache_creation", "tool_calls"]
     calls = {  # by their billing names
         name: {
             "invocations": count_of(object_in(details, name).get("invocation")),
@@ -2900,8 +2900,8 @@ def agent_usage(body: Json) -> Usage:
         }
         for name in details
     }
-    fields: dict[str, Any] = {name: count_of(count) for name, count in counts.items()}
-    fields.update((f"{part}_nano", nano_of(cost.get(part))) for part in parts)
+    fields: dict[str, Any] = {name: _figure(count) for name, count in counts.items()}
+    fields.update({f"{part}_cost_nano": nano_of(cost.get(f"{part}_cost")) for part in parts})
     return Usage(tool_calls_json=_kept_json(calls), **fields, **_billed(usage))
 
 
@@ -2913,12 +2913,12 @@ def search_usage(search_type: str) -> Usage:
 def decisions_usage(body: Json, model: str) -> Usage:
     """Usage of a decision: priced per input token; an unknown model has an unknown cost."""
     usage = object_in(body, "usage")
-    tokens, output = count_of(usage.get("input_tokens")), count_of(usage.get("output_tokens"))
+    tokens, output = _figure(usage.get("input_tokens")), _figure(usage.get("output_tokens"))
     computed = _computed(tokens, DECIDER_PRICES.get(model))
     return Usage(
         input_tokens=tokens,
         output_tokens=output,
-        total_tokens=None if tokens is None else count_of(tokens + (output or 0)),
+        total_tokens=None if tokens is None else _figure(tokens + (output or 0)),
         input_cost_nano=computed.get("cost_nano"),
         usage_json=_kept_json(usage),
         **computed,
@@ -2928,12 +2928,12 @@ def decisions_usage(body: Json, model: str) -> Usage:
 def embeddings_usage(body: Json, model: str) -> Usage:
     """Usage of an embedding: as reported, else computed from the documented price."""
     usage = object_in(body, "usage")
-    tokens, billed = count_of(usage.get("prompt_tokens")), _billed(usage)
+    tokens, billed = _figure(usage.get("prompt_tokens")), _billed(usage)
     if billed["cost_nano"] is None:
         billed.update(_computed(tokens, EMBED_PRICES.get(model)))
     return Usage(
         input_tokens=tokens,
-        total_tokens=count_of(usage.get("total_tokens")),
+        total_tokens=_figure(usage.get("total_tokens")),
         input_cost_nano=nano_of(object_in(usage, "cost").get("input_cost")),
         **billed,
     )
@@ -3195,163 +3195,144 @@ def top_k(scores: Sequence[float], k: int, min_score: float | None) -> list[tupl
 # Times are UTC texts as the older servers wrote them; money is whole nano-USD.
 # Touches SQL; makes the folder and file through chapter 5, relies on chapters 1 to 3 otherwise.
 
-# The tables of the older server, one step for each of its revisions. It must be able to open the
+# The tables of the older server, one script for each of its revisions. It must be able to open the
 # file again, so nothing of this may change.
-_OLD_STEPS: dict[str, tuple[str, ...]] = {
-    "0001": (
-        """CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL,
-            CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))""",
-        "INSERT INTO alembic_version VALUES ('')",
-        """CREATE TABLE projects (id INTEGER NOT NULL, name VARCHAR(64) NOT NULL,
-            created_at DATETIME DEFAULT CURRENT_TIMESTAMP NOT NULL,
-            PRIMARY KEY (id), CONSTRAINT uq_projects_name UNIQUE (name))""",
-    ),
-    "0002": (
-        """CREATE TABLE usage_events (id INTEGER NOT NULL, created_at DATETIME NOT NULL,
-            tool VARCHAR NOT NULL, api VARCHAR NOT NULL, status VARCHAR NOT NULL,
-            latency_ms INTEGER, model VARCHAR, preset VARCHAR, request_id VARCHAR,
-            project_id INTEGER, project_name VARCHAR,
-            input_tokens INTEGER, output_tokens INTEGER, total_tokens INTEGER,
-            cached_tokens INTEGER, cache_creation_tokens INTEGER, cache_read_tokens INTEGER,
-            reasoning_tokens INTEGER, cost_nano_usd INTEGER DEFAULT 0 NOT NULL,
-            cost_source VARCHAR NOT NULL, currency VARCHAR DEFAULT 'USD' NOT NULL,
-            input_cost_nano INTEGER, output_cost_nano INTEGER, cache_read_cost_nano INTEGER,
-            cache_creation_cost_nano INTEGER, tool_calls_cost_nano INTEGER,
-            price_table VARCHAR, tool_calls_json TEXT, usage_json TEXT, PRIMARY KEY (id),
-            FOREIGN KEY(project_id) REFERENCES projects (id) ON DELETE SET NULL)""",
-        "CREATE INDEX ix_usage_events_created_at ON usage_events (created_at)",
-        "CREATE INDEX ix_usage_events_project_name ON usage_events (project_name)",
-        """CREATE UNIQUE INDEX uq_usage_events_api_request_id ON usage_events (api, request_id)
-            WHERE request_id IS NOT NULL AND status = 'ok'""",
-    ),
-    "0003": (
-        """CREATE TABLE chats (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-            project_id INTEGER NOT NULL, title VARCHAR NOT NULL,
-            created_at DATETIME NOT NULL, updated_at DATETIME NOT NULL,
-            FOREIGN KEY(project_id) REFERENCES projects (id) ON DELETE CASCADE)""",
-        "CREATE INDEX ix_chats_project_id_updated_at ON chats (project_id, updated_at)",
-        """CREATE TABLE chat_messages (id INTEGER NOT NULL, chat_id INTEGER NOT NULL,
-            role VARCHAR NOT NULL, content TEXT NOT NULL, created_at DATETIME NOT NULL,
-            response_id VARCHAR, model VARCHAR, preset VARCHAR, sources_json TEXT,
-            PRIMARY KEY (id), FOREIGN KEY(chat_id) REFERENCES chats (id) ON DELETE CASCADE)""",
-        "CREATE INDEX ix_chat_messages_chat_id_id ON chat_messages (chat_id, id)",
-    ),
-    "0004": (
-        """CREATE TABLE research_jobs (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-            project_id INTEGER NOT NULL, "query" TEXT NOT NULL, depth VARCHAR NOT NULL,
-            response_id VARCHAR NOT NULL, status VARCHAR NOT NULL, model VARCHAR,
-            started_at DATETIME NOT NULL, last_checked_at DATETIME, finished_at DATETIME,
-            cancel_requested_at DATETIME, missing_since DATETIME,
-            result_text TEXT, sources_json TEXT, incomplete_reason VARCHAR, error_text TEXT,
-            input_tokens INTEGER, output_tokens INTEGER, total_tokens INTEGER,
-            cost_nano_usd INTEGER, cost_source VARCHAR,
-            usage_recorded INTEGER DEFAULT 0 NOT NULL,
-            CONSTRAINT uq_research_jobs_response_id UNIQUE (response_id),
-            FOREIGN KEY(project_id) REFERENCES projects (id) ON DELETE CASCADE)""",
-        "CREATE INDEX ix_research_jobs_project_id_id ON research_jobs (project_id, id)",
-        "CREATE INDEX ix_research_jobs_status ON research_jobs (status)",
-    ),
-    "0005": (
-        """CREATE TABLE embedding_chunks (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-            project_id INTEGER NOT NULL, source VARCHAR NOT NULL,
-            chat_message_id INTEGER, research_job_id INTEGER, ref VARCHAR NOT NULL,
-            chunk_index INTEGER NOT NULL, text TEXT NOT NULL, text_hash VARCHAR NOT NULL,
-            model VARCHAR NOT NULL, dimensions INTEGER NOT NULL, encoding VARCHAR NOT NULL,
-            vector BLOB NOT NULL, created_at DATETIME NOT NULL,
-            CONSTRAINT ck_embedding_chunks_source_keys CHECK (
-            (source = 'chat' AND chat_message_id IS NOT NULL AND research_job_id IS NULL)
-            OR (source = 'job' AND research_job_id IS NOT NULL AND chat_message_id IS NULL)
-            OR (source = 'text' AND chat_message_id IS NULL AND research_job_id IS NULL)),
-            CONSTRAINT uq_embedding_chunks_item
-            UNIQUE (project_id, ref, chunk_index, model, dimensions, encoding),
-            FOREIGN KEY(project_id) REFERENCES projects (id) ON DELETE CASCADE,
-            FOREIGN KEY(chat_message_id) REFERENCES chat_messages (id) ON DELETE CASCADE,
-            FOREIGN KEY(research_job_id) REFERENCES research_jobs (id) ON DELETE CASCADE)""",
-        """CREATE INDEX ix_embedding_chunks_project_triple
-            ON embedding_chunks (project_id, model, dimensions, encoding)""",
-        """CREATE INDEX ix_embedding_chunks_project_source
-            ON embedding_chunks (project_id, source)""",
-        """CREATE INDEX ix_embedding_chunks_chat_message_id
-            ON embedding_chunks (chat_message_id) WHERE chat_message_id IS NOT NULL""",
-        """CREATE INDEX ix_embedding_chunks_research_job_id
-            ON embedding_chunks (research_job_id) WHERE research_job_id IS NOT NULL""",
-    ),
+_OLD_STEPS = {
+    "0001": """
+CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL,
+    CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));
+INSERT INTO alembic_version VALUES ('');
+CREATE TABLE projects (id INTEGER NOT NULL, name VARCHAR(64) NOT NULL,
+    created_at DATETIME DEFAULT CURRENT_TIMESTAMP NOT NULL,
+    PRIMARY KEY (id), CONSTRAINT uq_projects_name UNIQUE (name));
+""",
+    "0002": """
+CREATE TABLE usage_events (id INTEGER NOT NULL, created_at DATETIME NOT NULL,
+    tool VARCHAR NOT NULL, api VARCHAR NOT NULL, status VARCHAR NOT NULL, latency_ms INTEGER,
+    model VARCHAR, preset VARCHAR, request_id VARCHAR, project_id INTEGER, project_name VARCHAR,
+    input_tokens INTEGER, output_tokens INTEGER, total_tokens INTEGER, cached_tokens INTEGER,
+    cache_creation_tokens INTEGER, cache_read_tokens INTEGER, reasoning_tokens INTEGER,
+    cost_nano_usd INTEGER DEFAULT 0 NOT NULL, cost_source VARCHAR NOT NULL,
+    currency VARCHAR DEFAULT 'USD' NOT NULL, input_cost_nano INTEGER, output_cost_nano INTEGER,
+    cache_read_cost_nano INTEGER, cache_creation_cost_nano INTEGER, tool_calls_cost_nano INTEGER,
+    price_table VARCHAR, tool_calls_json TEXT, usage_json TEXT, PRIMARY KEY (id),
+    FOREIGN KEY(project_id) REFERENCES projects (id) ON DELETE SET NULL);
+CREATE INDEX ix_usage_events_created_at ON usage_events (created_at);
+CREATE INDEX ix_usage_events_project_name ON usage_events (project_name);
+CREATE UNIQUE INDEX uq_usage_events_api_request_id ON usage_events (api, request_id)
+    WHERE request_id IS NOT NULL AND status = 'ok';
+""",
+    "0003": """
+CREATE TABLE chats (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    project_id INTEGER NOT NULL, title VARCHAR NOT NULL,
+    created_at DATETIME NOT NULL, updated_at DATETIME NOT NULL,
+    FOREIGN KEY(project_id) REFERENCES projects (id) ON DELETE CASCADE);
+CREATE INDEX ix_chats_project_id_updated_at ON chats (project_id, updated_at);
+CREATE TABLE chat_messages (id INTEGER NOT NULL, chat_id INTEGER NOT NULL,
+    role VARCHAR NOT NULL, content TEXT NOT NULL, created_at DATETIME NOT NULL,
+    response_id VARCHAR, model VARCHAR, preset VARCHAR, sources_json TEXT,
+    PRIMARY KEY (id), FOREIGN KEY(chat_id) REFERENCES chats (id) ON DELETE CASCADE);
+CREATE INDEX ix_chat_messages_chat_id_id ON chat_messages (chat_id, id);
+""",
+    "0004": """
+CREATE TABLE research_jobs (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    project_id INTEGER NOT NULL, "query" TEXT NOT NULL, depth VARCHAR NOT NULL,
+    response_id VARCHAR NOT NULL, status VARCHAR NOT NULL, model VARCHAR,
+    started_at DATETIME NOT NULL, last_checked_at DATETIME, finished_at DATETIME,
+    cancel_requested_at DATETIME, missing_since DATETIME, result_text TEXT, sources_json TEXT,
+    incomplete_reason VARCHAR, error_text TEXT, input_tokens INTEGER, output_tokens INTEGER,
+    total_tokens INTEGER, cost_nano_usd INTEGER, cost_source VARCHAR,
+    usage_recorded INTEGER DEFAULT 0 NOT NULL,
+    CONSTRAINT uq_research_jobs_response_id UNIQUE (response_id),
+    FOREIGN KEY(project_id) REFERENCES projects (id) ON DELETE CASCADE);
+CREATE INDEX ix_research_jobs_project_id_id ON research_jobs (project_id, id);
+CREATE INDEX ix_research_jobs_status ON research_jobs (status);
+""",
+    "0005": """
+CREATE TABLE embedding_chunks (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    project_id INTEGER NOT NULL, source VARCHAR NOT NULL,
+    chat_message_id INTEGER, research_job_id INTEGER, ref VARCHAR NOT NULL,
+    chunk_index INTEGER NOT NULL, text TEXT NOT NULL, text_hash VARCHAR NOT NULL,
+    model VARCHAR NOT NULL, dimensions INTEGER NOT NULL, encoding VARCHAR NOT NULL,
+    vector BLOB NOT NULL, created_at DATETIME NOT NULL, CONSTRAINT ck_embedding_chunks_source_keys
+    CHECK ((source = 'chat' AND chat_message_id IS NOT NULL AND research_job_id IS NULL)
+    OR (source = 'job' AND research_job_id IS NOT NULL AND chat_message_id IS NULL)
+    OR (source = 'text' AND chat_message_id IS NULL AND research_job_id IS NULL)),
+    CONSTRAINT uq_embedding_chunks_item
+    UNIQUE (project_id, ref, chunk_index, model, dimensions, encoding),
+    FOREIGN KEY(project_id) REFERENCES projects (id) ON DELETE CASCADE,
+    FOREIGN KEY(chat_message_id) REFERENCES chat_messages (id) ON DELETE CASCADE,
+    FOREIGN KEY(research_job_id) REFERENCES research_jobs (id) ON DELETE CASCADE);
+CREATE INDEX ix_embedding_chunks_project_triple
+    ON embedding_chunks (project_id, model, dimensions, encoding);
+CREATE INDEX ix_embedding_chunks_project_source ON embedding_chunks (project_id, source);
+CREATE INDEX ix_embedding_chunks_chat_message_id
+    ON embedding_chunks (chat_message_id) WHERE chat_message_id IS NOT NULL;
+CREATE INDEX ix_embedding_chunks_research_job_id
+    ON embedding_chunks (research_job_id) WHERE research_job_id IS NOT NULL;
+""",
 }
 _LAST_OLD = max(_OLD_STEPS)
 
 # What a call may cost at most, for rows that were written before estimates were kept with them.
-_GUESS = """CASE WHEN {preset} IS NULL THEN 20000000 WHEN {preset} = 'fast' THEN 10000000
-    WHEN {preset} = 'low' THEN 20000000 WHEN {preset} = 'medium' THEN 60000000
-    WHEN {preset} = 'high' THEN 1000000000 ELSE 3000000000 END"""
-# What this program adds; `user_version` counts the entries applied. The older server must not
-# notice, and an entry, once out, never changes.
-_MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        "ALTER TABLE research_jobs ADD COLUMN tool VARCHAR",
-        "ALTER TABLE research_jobs ADD COLUMN chat_id INTEGER",
-        "ALTER TABLE research_jobs ADD COLUMN extra_json TEXT",
-        "ALTER TABLE research_jobs ADD COLUMN event_id INTEGER",
-        """CREATE TABLE observer_lease (
-            name TEXT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL)""",
-        """CREATE TABLE budgets (project_name TEXT NOT NULL PRIMARY KEY,
-            daily_nano INTEGER, monthly_nano INTEGER, call_nano INTEGER)""",
-        """CREATE TABLE reservations (
-            event_id INTEGER NOT NULL PRIMARY KEY REFERENCES usage_events (id) ON DELETE CASCADE,
-            owner TEXT NOT NULL, estimate_nano INTEGER NOT NULL, heartbeat_at REAL NOT NULL)""",
-        # All that the usage report adds up: it then reads an eighth of the bytes.
-        """CREATE INDEX ix_usage_events_report ON usage_events
-            (tool, created_at, project_name, api, model, preset, status, cost_source,
-            cost_nano_usd, input_tokens, output_tokens, total_tokens)""",
-    ),
-    (
-        "ALTER TABLE research_jobs ADD COLUMN digest VARCHAR",
-        "ALTER TABLE research_jobs ADD COLUMN told INTEGER",  # to another process
-        # A job of another tool than research ran no preset: what stood there is its model.
-        """UPDATE research_jobs SET depth = '', model = coalesce(model, depth)
-            WHERE tool IS NOT NULL AND depth LIKE '%/%'""",
-        # What is spent by day and project: a cap is looked up, however many rows the ledger has.
-        """CREATE TABLE spent (day TEXT NOT NULL, project_name TEXT NOT NULL,
-            cost_nano INTEGER NOT NULL, PRIMARY KEY (day, project_name)) WITHOUT ROWID""",
-        """INSERT INTO spent SELECT substr(created_at, 1, 10), coalesce(project_name, ''),
-            sum(cost_nano_usd) FROM usage_events GROUP BY 1, 2""",
-        *(
-            f"""CREATE TRIGGER spent_{name} AFTER {name} ON usage_events BEGIN
-            INSERT INTO spent VALUES (substr({row}.created_at, 1, 10),
-            coalesce({row}.project_name, ''), {sign}{row}.cost_nano_usd)
-            ON CONFLICT (day, project_name) DO UPDATE
-            SET cost_nano = cost_nano + excluded.cost_nano; {more} END"""
-            for name, row, sign, more in (
-                ("insert", "new", "", ""),
-                ("delete", "old", "-", ""),
-                (
-                    "update",
-                    "old",
-                    "-",
-                    """INSERT INTO spent VALUES (substr(new.created_at, 1, 10),
-                    coalesce(new.project_name, ''), new.cost_nano_usd)
-                    ON CONFLICT (day, project_name) DO UPDATE
-                    SET cost_nano = cost_nano + excluded.cost_nano;""",
-                ),
-            )
-        ),
-        # What counts at an estimate because its cost is not known; no time: until its run ends.
-        """CREATE TABLE holds (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, job_id INTEGER,
-            project_name TEXT NOT NULL, estimate_nano INTEGER NOT NULL, since DATETIME)""",
-        "CREATE INDEX ix_holds_job_id ON holds (job_id)",
-        f"""INSERT INTO holds (project_name, estimate_nano, since)
-            SELECT coalesce(project_name, 'default'), {_GUESS.format(preset="preset")}, created_at
-            FROM usage_events
-            WHERE cost_source = 'none' AND created_at >= strftime('%Y-%m-01', 'now')""",
-        f"""INSERT INTO holds (job_id, project_name, estimate_nano, since)
-            SELECT job.id, projects.name, {_GUESS.format(preset="nullif(depth, '')")}, finished_at
-            FROM research_jobs AS job JOIN projects ON projects.id = project_id
-            WHERE substr(response_id, 1, 8) <> 'pending_' AND (finished_at IS NULL
-            OR (status = 'lost' AND finished_at >= strftime('%Y-%m-01', 'now')))""",
-        "DROP TABLE reservations",
-    ),
+_GUESS = """CASE WHEN {0} IS NULL THEN 20000000 WHEN {0} = 'fast' THEN 10000000
+    WHEN {0} = 'low' THEN 20000000 WHEN {0} = 'medium' THEN 60000000
+    WHEN {0} = 'high' THEN 1000000000 ELSE 3000000000 END"""
+_ADD_SPENT = """INSERT INTO spent VALUES (substr({0}.created_at, 1, 10),
+    coalesce({0}.project_name, ''), {1}{0}.cost_nano_usd) ON CONFLICT (day, project_name)
+    DO UPDATE SET cost_nano = cost_nano + excluded.cost_nano;"""
+_ADD_NEW, _TAKE_OLD = _ADD_SPENT.format("new", ""), _ADD_SPENT.format("old", "-")
+# What this program adds; `user_version` counts the scripts applied. The older server must not
+# notice, and a script, once out, never changes.
+_MIGRATIONS = (
+    # The index holds all that the usage report adds up: it then reads an eighth of the bytes.
+    """
+ALTER TABLE research_jobs ADD COLUMN tool VARCHAR;
+ALTER TABLE research_jobs ADD COLUMN chat_id INTEGER;
+ALTER TABLE research_jobs ADD COLUMN extra_json TEXT;
+ALTER TABLE research_jobs ADD COLUMN event_id INTEGER;
+CREATE TABLE observer_lease (
+    name TEXT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL);
+CREATE TABLE budgets (project_name TEXT NOT NULL PRIMARY KEY,
+    daily_nano INTEGER, monthly_nano INTEGER, call_nano INTEGER);
+CREATE TABLE reservations (
+    event_id INTEGER NOT NULL PRIMARY KEY REFERENCES usage_events (id) ON DELETE CASCADE,
+    owner TEXT NOT NULL, estimate_nano INTEGER NOT NULL, heartbeat_at REAL NOT NULL);
+CREATE INDEX ix_usage_events_report ON usage_events
+    (tool, created_at, project_name, api, model, preset, status, cost_source,
+    cost_nano_usd, input_tokens, output_tokens, total_tokens);
+""",
+    # `told` is a job that another process was told of. Spent is what a day and project cost, so
+    # that a cap is looked up, however many rows the ledger has. Holds are what counts at an
+    # estimate because its cost is not known; those without a time count until their run ends. A
+    # job of another tool than research ran no preset: what stood there is its model.
+    f"""
+ALTER TABLE research_jobs ADD COLUMN digest VARCHAR;
+ALTER TABLE research_jobs ADD COLUMN told INTEGER;
+UPDATE research_jobs SET depth = '', model = coalesce(model, depth)
+    WHERE tool IS NOT NULL AND depth LIKE '%/%';
+CREATE TABLE spent (day TEXT NOT NULL, project_name TEXT NOT NULL,
+    cost_nano INTEGER NOT NULL, PRIMARY KEY (day, project_name)) WITHOUT ROWID;
+INSERT INTO spent SELECT substr(created_at, 1, 10), coalesce(project_name, ''),
+    sum(cost_nano_usd) FROM usage_events GROUP BY 1, 2;
+CREATE TRIGGER spent_insert AFTER insert ON usage_events BEGIN {_ADD_NEW} END;
+CREATE TRIGGER spent_delete AFTER delete ON usage_events BEGIN {_TAKE_OLD} END;
+CREATE TRIGGER spent_update AFTER update ON usage_events BEGIN {_TAKE_OLD} {_ADD_NEW} END;
+CREATE TABLE holds (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, job_id INTEGER,
+    project_name TEXT NOT NULL, estimate_nano INTEGER NOT NULL, since DATETIME);
+CREATE INDEX ix_holds_job_id ON holds (job_id);
+INSERT INTO holds (project_name, estimate_nano, since)
+    SELECT coalesce(project_name, 'default'), {_GUESS.format("preset")}, created_at
+    FROM usage_events WHERE cost_source = 'none' AND created_at >= strftime('%Y-%m-01', 'now');
+INSERT INTO holds (job_id, project_name, estimate_nano, since)
+    SELECT job.id, projects.name, {_GUESS.format("nullif(depth, '')")}, finished_at
+    FROM research_jobs AS job JOIN projects ON projects.id = project_id
+    WHERE substr(response_id, 1, 8) <> 'pending_' AND (finished_at IS NULL
+    OR (status = 'lost' AND finished_at >= strftime('%Y-%m-01', 'now')));
+DROP TABLE reservations;
+""",
 )
-_VERSION = len(_MIGRATIONS)
-_READY = (_LAST_OLD, _VERSION)  # of a file with which there is nothing to do
+_READY = (_LAST_OLD, len(_MIGRATIONS))  # of a file with which there is nothing to do
 
 # What may go wrong with the file: the reason, and how the sentence about it goes on.
 _ELSEWHERE = "or set PERPLEXITY_DATA_DIR to another folder, on a local disk."
@@ -3360,8 +3341,7 @@ _TROUBLE = {
     "damaged": "is damaged, or not a database, and was left as it is. Move it away and a new one "
     "is made, or put one of the backup-*.db files beside it in its place.",
     "changed": "holds a trigger or a view that is not this program's, or lacks one that is, and "
-    "was left as it is. "
-    f"Remove that, {_ELSEWHERE}",
+    f"was left as it is. Remove that, {_ELSEWHERE}",
     "foreign": f"belongs to another program and was left as it is. Move it away, {_ELSEWHERE}",
     "newer": f"is a newer version's and was left as it is. Update this program, {_ELSEWHERE}",
     "full": "cannot grow: the disk is full. Free some space and try again.",
@@ -3421,8 +3401,8 @@ def _file_uri(path: Path, mode: str) -> str:
     return f"file://{rest if rest.startswith('/') else f'//{rest}'}?mode={mode}"
 
 
-def _pragma(db: sqlite3.Connection, name: str) -> int:
-    return int(db.execute(f"PRAGMA {name}").fetchone()[0])
+def _pragma(db: sqlite3.Connection, name: str) -> Any:
+    return db.execute(f"PRAGMA {name}").fetchone()[0]
 
 
 def _connect(
@@ -3436,9 +3416,8 @@ def _connect(
         uri, timeout=wait_s, uri=True, isolation_level=None, check_same_thread=False
     )
     try:
-        db.execute(f"PRAGMA {pragma}")
-        db.execute("PRAGMA synchronous = NORMAL")
-        db.execute("PRAGMA trusted_schema = OFF")
+        for setting in (pragma, "synchronous = NORMAL", "trusted_schema = OFF"):
+            db.execute(f"PRAGMA {setting}")
         # SQL must tell blank texts as Python does, so that both agree on what can be indexed, and
         # rows come out as they are shown; what older servers stored was not cleaned.
         db.create_function("is_blank", 1, lambda text: not str(text or "").strip())
@@ -3487,38 +3466,36 @@ def _onlooker(path: Path, timeout_s: float) -> Iterator[sqlite3.Connection]:
         yield db
 
 
+def _statements(scripts: Iterable[str]) -> list[str]:
+    return [one.strip() for script in scripts for one in script.split(";\n") if one.strip()]
+
+
 def _standing(db: sqlite3.Connection, path: Path) -> tuple[str | None, int]:
     """A file's revision, None for an empty one, and version; refuses a foreign or a newer one."""
     version, application = _pragma(db, "user_version"), _pragma(db, "application_id")
     objects = list(db.execute("SELECT type, name, sql FROM sqlite_master"))
     tables = {name for kind, name, _ in objects if kind == "table"}
-    if not objects and version == 0 and application == 0:
+    if not objects and version == application == 0:
         return None, 0
-    row = None
+    revision = None
     if {"alembic_version", "projects"} <= tables and application == 0:
-        row = db.execute("SELECT version_num FROM alembic_version").fetchone()
-    if not row:
+        (revision,) = db.execute("SELECT max(version_num) FROM alembic_version").fetchone()
+    if revision is None:
         raise _trouble(path, "foreign")
-    if row[0] not in _OLD_STEPS or version > _VERSION:
+    if revision not in _OLD_STEPS or version > len(_MIGRATIONS):
         raise _trouble(path, "newer")
-    steps = [step for name, step in _OLD_STEPS.items() if name <= row[0]]
-    own = [statement for step in (*steps, *_MIGRATIONS[:version]) for statement in step]
+    old = [script for name, script in _OLD_STEPS.items() if name <= revision]
+    own = _statements([*old, *_MIGRATIONS[:version]])
     made, dropped = (set(re.findall(rf"{w} TABLE (\w+)", str(own))) for w in ("CREATE", "DROP"))
     if not tables >= made - dropped:
         # Others that use the same tool for their steps have some of these tables by chance.
         raise _trouble(path, "damaged" if version else "foreign")
     # Caps rest on triggers of this program: they must be there, and no other that undoes them.
-    if {sql for kind, _, sql in objects if kind in {"trigger", "view"}} != {
-        statement for statement in own if statement.startswith("CREATE TRIGGER")
-    }:
+    active = [sql for kind, _, sql in objects if kind in {"trigger", "view"}]
+    wanted = [sql for sql in own if sql.startswith("CREATE TRIGGER")]
+    if {" ".join(sql.split()) for sql in active} != {" ".join(sql.split()) for sql in wanted}:
         raise _trouble(path, "changed")
-    return row[0], version
-
-
-def _require_sound(db: sqlite3.Connection, path: Path, check: str) -> None:
-    """Refuse a damaged file."""
-    if db.execute(f"PRAGMA {check}(1)").fetchone()[0] != "ok":
-        raise _trouble(path, "damaged")
+    return revision, version
 
 
 def _back_up(path: Path, revision: str) -> None:
@@ -3544,67 +3521,50 @@ def _upgrade(db: sqlite3.Connection, path: Path) -> bool:
         return False
     if revision:
         _back_up(path, revision)
-    missing = [step for name, step in _OLD_STEPS.items() if name > (revision or "")]
-    for statements in [*missing, *_MIGRATIONS[version:]]:
-        for statement in statements:
-            db.execute(statement)
+    missing = [script for name, script in _OLD_STEPS.items() if name > (revision or "")]
+    for statement in _statements([*missing, *_MIGRATIONS[version:]]):
+        db.execute(statement)
     db.execute("UPDATE alembic_version SET version_num = ?", (_LAST_OLD,))
-    db.execute(f"PRAGMA user_version = {_VERSION:d}")
-    if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+    db.execute(f"PRAGMA user_version = {len(_MIGRATIONS):d}")
+    if _pragma(db, "journal_mode") != "wal":
         # Others stay out after the commit, too: a switch to the log would not wait for them.
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
     return True
 
 
-def _adopt(path: Path, timeout_s: float) -> None:
-    """Judge the file, then make or upgrade its tables and give it a write-ahead log."""
+def _adopted_file(path: Path, timeout_s: float) -> sqlite3.Connection:
+    """A connection to the file, once it is judged, has its tables, and a write-ahead log."""
     if not path.exists():
         own_file(path)
     with _onlooker(path, timeout_s) as db:
         found = _standing(db, path)
-        if found[0] and found != _READY:
-            _require_sound(db, path, "quick_check")
+        if found[0] and found != _READY and _pragma(db, "quick_check(1)") != "ok":
+            raise _trouble(path, "damaged")
     own_file(path)
-    if found == _READY:
-        return
-    with contextlib.closing(_connect(path, timeout_s)) as db:
-        with _transaction(db, "BEGIN IMMEDIATE"):
-            upgraded = _upgrade(db, path)
-        if upgraded:  # a file system that cannot do it may answer with another mode, or fail
-            db.execute("PRAGMA journal_mode = WAL").fetchone()
-
-
-def _use_plain_journal(path: Path, timeout_s: float) -> None:
-    """Give up the write-ahead log; ends the one that is there, and needs the file alone."""
-    alone = "locking_mode = EXCLUSIVE"  # then the log needs no shared memory
-    with contextlib.closing(_connect(path, timeout_s, pragma=alone)) as db:
-        _standing(db, path)
-        db.execute("PRAGMA journal_mode = DELETE").fetchone()
-
-
-def _prepared(path: Path, timeout_s: float) -> sqlite3.Connection:
-    """A connection to the file, once that is made or adopted and has a log if it can have one."""
-    import sqlite3
-
-    try:
-        _adopt(path, timeout_s)
-        return _connect(path, timeout_s)
-    except sqlite3.OperationalError as error:
-        if _reason_of(error) != "unopened":
-            raise
-    # Network file systems fail at the shared memory of the write-ahead log.
-    _use_plain_journal(path, timeout_s)
-    _adopt(path, timeout_s)
+    if found != _READY:
+        with contextlib.closing(_connect(path, timeout_s)) as db:
+            with _transaction(db, "BEGIN IMMEDIATE"):
+                upgraded = _upgrade(db, path)
+            if upgraded:  # a file system that cannot do it may answer with another mode, or fail
+                _pragma(db, "journal_mode = WAL")
     return _connect(path, timeout_s)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file a path names at the moment; None for none."""
+def _prepared(path: Path, timeout_s: float) -> sqlite3.Connection:
+    """A connection to the file, with a log if it can have one."""
+    import sqlite3
+
     try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
+        return _adopted_file(path, timeout_s)
+    except sqlite3.OperationalError as error:
+        if _reason_of(error) != "unopened":
+            raise
+    # Network file systems fail at the shared memory of the log: it is given up, by one who has the
+    # file alone, since then the log needs no such memory.
+    with contextlib.closing(_connect(path, timeout_s, "rw", "locking_mode = EXCLUSIVE")) as db:
+        _standing(db, path)
+        _pragma(db, "journal_mode = DELETE")
+    return _adopted_file(path, timeout_s)
 
 
 Step = Callable[[sqlite3.Connection], Any]
@@ -3621,12 +3581,26 @@ class Store:
         # Threads queue here rather than in SQLite's wait for a lock, which is neither fair nor
         # quick: it sleeps and tries again.
         self._turn = threading.Lock()
-        self._known: tuple[tuple[int, int] | None, int] | None = None  # the file and its schema
+        self._known: tuple[Any, int] | None = None  # which file, and the state of its schema
         # One connection stays open, for writing: when the last one closes, SQLite writes its log
         # back.
         self._idle: sqlite3.Connection | None = None
         self._spare: list[sqlite3.Connection] = []  # for reading
-        self._late: list[tuple[Step, Callable[[Any], Any] | None]] = []  # writes that must wait
+        self.late: list[tuple[Step, Callable[[Any], Any]]] = []  # writes that must wait
+
+    @property
+    def path(self) -> Path:
+        """Where the database is or would be."""
+        from pathlib import Path
+
+        return Path(self._settings.data_dir) / DATABASE
+
+    def has_file(self) -> bool:
+        """Whether there is a database at all; makes none."""
+        try:
+            return self.path.exists()
+        except (OSError, ValueError):
+            return False
 
     def close(self) -> None:
         """Let go of the file; a later use opens it again."""
@@ -3643,12 +3617,12 @@ class Store:
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection that sees one state of the data throughout, and cannot write."""
-        if self._late:
+        if self.late:
             with contextlib.suppress(ToolError), self.writing(_GLANCE_S):
                 pass
-        path, deadline = database_path(self._settings), self._deadline()
+        path = self.path
         with _explained(path):
-            db = self._reader(path, deadline)
+            db = self._reader(path, time.monotonic() + self._settings.busy_timeout_s)
             try:
                 db.execute("PRAGMA query_only = ON")
                 with _transaction(db, "BEGIN"):
@@ -3661,17 +3635,14 @@ class Store:
             else:
                 db.close()
 
-    def _deadline(self, timeout_s: float = float("inf")) -> float:
-        return time.monotonic() + max(0.0, min(timeout_s, self._settings.busy_timeout_s))
-
     @contextlib.contextmanager
     def writing(self, timeout_s: float = float("inf")) -> Iterator[sqlite3.Connection]:
         """A connection that holds the write lock; what is written is kept whole or not at all.
 
         What could not be written before is written first.
         """
-        deadline = self._deadline(timeout_s)
-        with self._writers_turn(deadline), _explained(database_path(self._settings)):
+        deadline = time.monotonic() + max(0.0, min(timeout_s, self._settings.busy_timeout_s))
+        with self._writers_turn(deadline), _explained(self.path):
             db = self._writer(deadline)
             left_ms = int(1000 * max(0.0, deadline - time.monotonic()))
             try:
@@ -3687,7 +3658,7 @@ class Store:
     @contextlib.contextmanager
     def _writers_turn(self, deadline: float) -> Iterator[None]:
         if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            raise _trouble(database_path(self._settings), "locked")
+            raise _trouble(self.path, "locked")
         try:
             yield
         finally:
@@ -3695,9 +3666,7 @@ class Store:
                 self._let_go()
             self._turn.release()
 
-    def record(
-        self, step: Step, done: Callable[[Any], Any] | None = None
-    ) -> tuple[Any, str | None]:
+    def record(self, step: Step, done: Callable[[Any], Any] = bool) -> tuple[Any, str | None]:
         """Write something that must not be lost: now, or before whatever is written next.
 
         Returns what the step returned, and a note for the user where it has to wait.
@@ -3706,46 +3675,40 @@ class Store:
             with self.writing() as db:
                 result = step(db)
         except ToolError as error:
-            self.write_later(step, done)
+            self.late.append((step, done))
             return None, f"Not saved yet, kept in memory: {error.message}"
-        if done is not None:
-            done(result)
+        done(result)
         return result, None
 
-    def write_later(self, step: Step, done: Callable[[Any], Any] | None = None) -> None:
+    def write_later(self, step: Step) -> None:
         """Have something written together with whatever is written next."""
-        self._late.append((step, done))
-
-    def is_late(self) -> bool:
-        """Whether something waits to be written."""
-        return bool(self._late)
+        self.late.append((step, bool))
 
     def _write_late(self, db: sqlite3.Connection) -> None:
         """Do the writes that had to wait, in their order; one that fails by itself is given up."""
-        while self._late:
-            step, done = self._late[0]
+        while self.late:
+            (step, done), result = self.late[0], None
             try:
                 with _transaction(db, "BEGIN IMMEDIATE"):
                     result = step(db)
             except Exception as error:
                 if _reason_of(error) != "refused":
                     raise  # of the file, not of this step
-                done = None
-            del self._late[0]
-            if done is not None:
-                done(result)
+                done = bool
+            del self.late[0]
+            done(result)
 
     def _reader(self, path: Path, deadline: float) -> sqlite3.Connection:
         """A connection for reading, if need be to a file that cannot be written, or to none."""
         import sqlite3
 
-        if not self.makes and not database_exists(self._settings):
+        if not self.makes and not self.has_file():
             db = _connect(path, 0, "memory")
             _upgrade(db, path)
             return db
         try:
             for _ in range(2):
-                if self._known is None or self._known[0] != _identity(path):
+                if self._known is None or self._known[0] != self._file():
                     with self._writers_turn(deadline):
                         self._writer(deadline)
                 try:
@@ -3760,10 +3723,8 @@ class Store:
         except (OSError, ValueError, ToolError, sqlite3.OperationalError) as error:
             # In a folder where nothing can be written, what is there can still be read; not so
             # where somebody is writing it.
-            is_locked = (
-                _reason_of(error) == "locked" or getattr(error, "kind", "") == "storage_busy"
-            )
-            if not is_locked and not path.with_name(f"{path.name}-wal").exists():
+            locked = _reason_of(error) == "locked" or getattr(error, "kind", "") == "storage_busy"
+            if not locked and not path.with_name(f"{path.name}-wal").exists():
                 with contextlib.suppress(OSError, ValueError, sqlite3.Error, ToolError):
                     with _onlooker(path, 0) as db:
                         ready = _standing(db, path) == _READY
@@ -3774,13 +3735,12 @@ class Store:
     def _writer(self, deadline: float) -> sqlite3.Connection:
         """The connection that stays open, to a file that was judged, as was its schema."""
         try:
-            path = database_path(self._settings)
             for _ in range(2):
-                if self._idle is None or self._known is None or self._known[0] != _identity(path):
+                if self._idle is None or self._known is None or self._known[0] != self._file():
                     self._let_go()
                     path = data_folder(self._settings) / DATABASE
                     self._idle = _prepared(path, deadline - time.monotonic())
-                    self._known = _identity(path), _pragma(self._idle, "schema_version")
+                    self._known = self._file(), _pragma(self._idle, "schema_version")
                 if _pragma(self._idle, "schema_version") == self._known[1]:
                     return self._idle
                 self._known = None
@@ -3791,51 +3751,33 @@ class Store:
                 f"The data folder {folder}, or {DATABASE} in it, cannot be used. Set "
                 "PERPLEXITY_DATA_DIR to the absolute path of a folder that can be written.",
             ) from None
-        raise _trouble(path, "locked")
+        raise _trouble(self.path, "locked")
 
+    def _file(self) -> tuple[int, int] | None:
+        """Which file the path names at the moment; None for none."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
 
-def database_path(settings: Settings) -> Path:
-    """Where the database is or would be."""
-    from pathlib import Path
-
-    return Path(settings.data_dir) / DATABASE
-
-
-def database_exists(settings: Settings) -> bool:
-    """Whether there is a database at all; makes none."""
-    try:
-        return database_path(settings).exists()
-    except (OSError, ValueError):
-        return False
-
-
-class Health(NamedTuple):
-    """What a look at the database shows; `problem` is empty where nothing is wrong."""
-
-    path: str
-    size_bytes: int | None = None  # None: there is no file yet
-    revision: str | None = None
-    journal_mode: str = ""
-    problem: str = ""
-
-
-def database_health(settings: Settings) -> Health:
-    """Look at the database without changing anything."""
-    path = database_path(settings)
-    health = Health(str(path))
-    try:
-        health = health._replace(size_bytes=path.stat().st_size)
-        with _explained(path), _onlooker(path, settings.busy_timeout_s) as db:
-            mode = str(db.execute("PRAGMA journal_mode").fetchone()[0])
-            health = health._replace(journal_mode=mode, revision=_standing(db, path)[0])
-            _require_sound(db, path, "integrity_check")
-    except ToolError as error:
-        health = health._replace(problem=error.message)
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError):
-        health = health._replace(problem=_trouble(path, "unopened").message)
-    return health
+    def health(self) -> tuple[str, str]:
+        """What is wrong with the database, empty for nothing, and what else a look at it shows."""
+        path = self.path
+        try:
+            size_bytes = path.stat().st_size
+            with _explained(path), _onlooker(path, self._settings.busy_timeout_s) as db:
+                revision, journal = _standing(db, path)[0], _pragma(db, "journal_mode")
+                if _pragma(db, "integrity_check(1)") != "ok":
+                    raise _trouble(path, "damaged")
+        except ToolError as error:
+            return error.message, ""
+        except FileNotFoundError:
+            return "", "none yet; the first call makes it"
+        except (OSError, ValueError):
+            return _trouble(path, "unopened").message, ""
+        size = f"{size_bytes / 1e6:.1f} MB"
+        return "", f"sound, revision {revision}, {size}, journal {journal}"
 
 
 def sqlite_version() -> tuple[int, ...]:
@@ -3845,7 +3787,7 @@ def sqlite_version() -> tuple[int, ...]:
     return sqlite3.sqlite_version_info
 
 
-# Times, values and statements.
+# ---- Times, values and statements
 
 
 def now_text(later_s: float = 0.0) -> str:
@@ -3857,7 +3799,7 @@ def now_text(later_s: float = 0.0) -> str:
 
 
 def iso(text: str) -> str:
-    """A stored time as shown, and as all rows here have it: `2026-10-09T21:51:07.605016Z`."""
+    """A stored time as results show it: `2026-10-09T21:51:07.605016Z`."""
     return text if text.endswith("Z") else text.replace(" ", "T", 1) + "Z"
 
 
@@ -3875,7 +3817,7 @@ def age_s(text: str) -> float:
 def _safe(value: Json) -> Json:
     """A value as SQLite can hold it: what it cannot hold becomes NULL, half characters a mark."""
     if isinstance(value, str):
-        return without_surrogates(value)
+        return value if value.isascii() else without_surrogates(value)
     if isinstance(value, int):
         return value if abs(value) <= LARGEST else None
     if isinstance(value, float):
@@ -3883,11 +3825,9 @@ def _safe(value: Json) -> Json:
     return value if isinstance(value, bytes) else None
 
 
-def _run(db: sqlite3.Connection, sql: str, *values: Json, **named: Json) -> sqlite3.Cursor:
-    """Execute one statement, its values bound in their safe form, by place or by name."""
-    if named:
-        return db.execute(sql, {name: _safe(value) for name, value in named.items()})
-    return db.execute(sql, [_safe(value) for value in values])
+def _run(db: sqlite3.Connection, sql: str, **values: Json) -> sqlite3.Cursor:
+    """Execute one statement, its values bound by name in their safe form."""
+    return db.execute(sql, {name: _safe(value) for name, value in values.items()})
 
 
 def rows(db: sqlite3.Connection, sql: str, **values: Json) -> list[dict[str, Json]]:
@@ -3897,44 +3837,44 @@ def rows(db: sqlite3.Connection, sql: str, **values: Json) -> list[dict[str, Jso
     return [dict(zip(names, row)) for row in cursor]
 
 
-def _number(db: sqlite3.Connection, sql: str, *values: Json, **named: Json) -> int | None:
-    """The one number a statement asks for, or None."""
-    row = _run(db, sql, *values, **named).fetchone()
-    return None if row is None or row[0] is None else int(row[0])
+def _one(db: sqlite3.Connection, sql: str, **values: Json) -> Any:
+    """The one value a statement asks for, or None."""
+    row = _run(db, sql, **values).fetchone()
+    return row and row[0]
 
 
-def _insert(db: sqlite3.Connection, table: str, **values: Json) -> int:
+def _insert(db: sqlite3.Connection, table: str, verb: str = "INSERT", **values: Json) -> int:
     """Add a row by its columns; its id."""
-    verb = values.pop("verb", "INSERT")
     sql = f"{verb} INTO {table} ({', '.join(values)}) VALUES (:{', :'.join(values)})"
-    return int(_run(db, sql, **values).lastrowid or 0)
+    return _run(db, sql, **values).lastrowid or 0
 
 
-# Projects.
+# ---- Projects
 
 
 def project_id(db: sqlite3.Connection, name: str) -> int | None:
     """The project's id, or None."""
-    return _number(db, "SELECT id FROM projects WHERE name = ?", name)
+    found: int | None = _one(db, "SELECT id FROM projects WHERE name = :name", name=name)
+    return found
 
 
 def ensure_project(db: sqlite3.Connection, name: str) -> int:
     """The project's id; made where it does not exist."""
     found = project_id(db, name)
-    if found is not None:
-        return found
-    last = _number(db, "SELECT max(id) FROM projects") or 0
-    # A time: the table would give a deleted project's id to the next one, and a call that is still
-    # on its way would file its answer there.
-    number = max(last + 1, time.time_ns() // 10**4)
-    return _insert(db, "projects", id=number, name=name, created_at=now_text()[:19])
+    if found is None:
+        # A time: the table would give a deleted project's id to the next one, and a call that is
+        # still on its way would file its answer there.
+        last = _one(db, "SELECT max(id) FROM projects") or 0
+        number = max(last + 1, time.time_ns() // 10**4)
+        found = _insert(db, "projects", id=number, name=name, created_at=now_text()[:19])
+    return found
 
 
 def known_projects(settings: Settings) -> list[str]:
     """The projects that there are, at a glance that changes nothing; none where that fails."""
     import sqlite3
 
-    path, unread = database_path(settings), (OSError, ValueError, sqlite3.Error)
+    path, unread = Store(settings).path, (OSError, ValueError, sqlite3.Error)
     with contextlib.suppress(*unread), _onlooker(path, _GLANCE_S) as db:
         return [row["name"] for row in rows(db, "SELECT name FROM projects ORDER BY name")]
     return []
@@ -3942,14 +3882,11 @@ def known_projects(settings: Settings) -> list[str]:
 
 def list_projects(db: sqlite3.Connection) -> list[dict[str, Json]]:
     """All projects by name, with their caps."""
-    return rows(
-        db,
-        """SELECT name, iso(created_at) AS created_at, usd(daily_nano) AS daily_usd,
+    sql = """SELECT name, iso(created_at) AS created_at, usd(daily_nano) AS daily_usd,
         usd(monthly_nano) AS monthly_usd, usd(call_nano) AS call_usd
         FROM projects LEFT JOIN budgets ON project_name = name WHERE name <> :deleted
-        ORDER BY name""",
-        deleted=_DELETED,
-    )
+        ORDER BY name"""
+    return rows(db, sql, deleted=_DELETED)
 
 
 def project_counts(db: sqlite3.Connection, project_id: int) -> dict[str, Json]:
@@ -3971,108 +3908,132 @@ def delete_project(db: sqlite3.Connection, name: str) -> dict[str, Json] | None:
     if number is None:
         return None
     told = project_counts(db, number)
-    _run(db, "UPDATE usage_events SET project_id = NULL WHERE project_id = ?", number)
     if told["running_jobs"]:
-        sql = f"UPDATE research_jobs SET project_id = ? WHERE project_id = ? AND {_RUNNING}"
-        _run(db, sql, ensure_project(db, _DELETED), number)
-    _run(db, "DELETE FROM projects WHERE id = ?", number)
-    _run(db, "DELETE FROM budgets WHERE project_name = ?", name)
+        sql = f"UPDATE research_jobs SET project_id = :other WHERE project_id = :id AND {_RUNNING}"
+        _run(db, sql, other=ensure_project(db, _DELETED), id=number)
+    _run(db, "DELETE FROM projects WHERE id = :id", id=number)
+    _run(db, "DELETE FROM budgets WHERE project_name = :name", name=name)
     return told
 
 
-# Ledger.
+# ---- Money
+# Each paid request has an event in the ledger, and a hold: the most it may cost, which counts
+# until the cost is known or its window is over. `reserve` makes both before it is sent, `settle` or
+# `release` ends them. A run that goes on has no event until `finish_job` records it.
+
+Event = dict[str, Json]  # by the columns of the table
 
 
-class Event(NamedTuple):
-    """One paid request in the ledger; the fields are the columns."""
-
-    tool: str
-    api: str
-    status: str = "interrupted"
-    project_name: str | None = None
-    project_id: int | None = None
-    latency_ms: int | None = None
-    model: str | None = None
-    preset: str | None = None
-    request_id: str | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    total_tokens: int | None = None
-    cached_tokens: int | None = None
-    cache_creation_tokens: int | None = None
-    cache_read_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cost_nano_usd: int | None = 0
-    cost_source: str = "none"
-    currency: str = "USD"
-    input_cost_nano: int | None = None
-    output_cost_nano: int | None = None
-    cache_read_cost_nano: int | None = None
-    cache_creation_cost_nano: int | None = None
-    tool_calls_cost_nano: int | None = None
-    price_table: str | None = None
-    tool_calls_json: str | None = None
-    usage_json: str | None = None
-    created_at: str | None = None
-
-
-def event_of(usage: Usage, **columns: Any) -> Event:
-    """The row of a request that used so much; an unknown cost is stored as none."""
+def event_of(usage: Usage, **columns: Json) -> Event:
+    """The ledger's row of a request that used so much; an unknown cost is stored as none."""
     values = usage._asdict()
-    return Event(cost_nano_usd=values.pop("cost_nano") or 0, **columns, **values)
+    return {"cost_nano_usd": values.pop("cost_nano") or 0, **values, **columns}
 
 
-_FIGURES = ", ".join(f"{name} = :{name}" for name in Event._fields)
+def _write_event(db: sqlite3.Connection, event: Event, event_id: int | None = None) -> int:
+    """Write an event, into the open row of that number if it is still the one opened; its id."""
+    # The project may be gone by now, and its id may even be another's. Ids of requests come from
+    # outside, and may repeat.
+    sql = "SELECT id FROM projects WHERE id = :project_id AND name = :project_name"
+    project = {name: event[name] for name in ("project_id", "project_name")}
+    row = {**event, "project_id": _one(db, sql, **project)}
+    sql = "SELECT 1 FROM usage_events WHERE api = :api AND request_id = :id AND status = 'ok'"
+    if row["status"] == "ok" and _one(db, sql, api=row["api"], id=row["request_id"]):
+        row["request_id"] = None
+    changes = ", ".join(f"{name} = :{name}" for name in row)
+    sql = f"""UPDATE usage_events SET {changes} WHERE id = :id AND api = :api
+        AND created_at = :created_at AND status = 'interrupted'"""
+    if event_id and _run(db, sql, id=event_id, **row).rowcount:
+        return event_id
+    return _insert(db, "usage_events", **row)
 
 
-def _event_values(db: sqlite3.Connection, event: Event) -> dict[str, Json]:
-    """An event's columns; an amount that cannot be stored is an unknown cost."""
-    values = event._asdict()
-    for name, value in values.items():
-        if isinstance(value, (int, float)) and not value <= LARGEST_NANO:
-            values[name] = None
-    if not isinstance(values["cost_nano_usd"], int):
-        values.update(cost_nano_usd=0, cost_source="none")
-    # The project may be gone by now, and its id may even be another's.
-    sql = "SELECT id FROM projects WHERE id = ? AND name = ?"
-    values["project_id"] = _number(db, sql, event.project_id, event.project_name)
-    return {**values, "created_at": event.created_at or now_text()}
+def reserve(
+    db: sqlite3.Connection, event: Event, estimate_nano: int, job_id: int | None
+) -> tuple[int, int]:
+    """Note a request before it is sent, at the most it may cost; the ids of both rows."""
+    now = now_text()
+    _run(db, "DELETE FROM holds WHERE since < :month", month=f"{now[:7]}-01")  # in no window
+    held = {
+        "project_name": event["project_name"],
+        "estimate_nano": min(estimate_nano, LARGEST_NANO),
+    }
+    opened = {**event, "status": "interrupted", "cost_nano_usd": 0, "cost_source": "none"}
+    return _write_event(db, opened), _insert(db, "holds", job_id=job_id, since=now, **held)
 
 
-def open_event(db: sqlite3.Connection, event: Event) -> int:
-    """Note a paid request before it is sent: interrupted, at unknown cost, until it is settled."""
-    opened = event._replace(status="interrupted", cost_nano_usd=0, cost_source="none")
-    return _insert(db, "usage_events", **_event_values(db, opened))
+def settle(db: sqlite3.Connection, reserved: Sequence[int], event: Event) -> None:
+    """Complete the event of a request that has ended."""
+    _write_event(db, event, reserved[0])
+    _count_no_more(db, event, "id", reserved[1])
 
 
-def settle_event(db: sqlite3.Connection, event_id: int, event: Event) -> None:
-    """Complete an open event; a new one, where the row of that number is not the one opened."""
-    sql = """SELECT created_at FROM usage_events WHERE id = :id AND api = :api
-        AND status = 'interrupted' AND created_at = coalesce(:created_at, created_at)"""
-    row = _run(db, sql, id=event_id, api=event.api, created_at=event.created_at).fetchone()
-    if row is None:  # the file was replaced
-        add_event(db, event)
-        return
-    values = _event_values(db, _with_own_id(db, event._replace(created_at=row[0])))
-    _run(db, f"UPDATE usage_events SET {_FIGURES} WHERE id = :id", id=event_id, **values)
+def release(
+    db: sqlite3.Connection, reserved: Sequence[int], created_at: str, *, runs: bool
+) -> None:
+    """Remove the event of a request that was not sent; or was and `runs`, and counts until its end,
+    in whatever window.
+    """
+    sql = """DELETE FROM usage_events WHERE id = :id AND created_at = :created_at
+        AND status = 'interrupted'"""
+    _run(db, sql, id=reserved[0], created_at=created_at)
+    sql = "UPDATE holds SET since = NULL" if runs else "DELETE FROM holds"
+    _run(db, f"{sql} WHERE id = :id", id=reserved[1])
 
 
-def _with_own_id(db: sqlite3.Connection, event: Event) -> Event:
-    """The event without a request id that the ledger has: ids come from outside, and may repeat."""
-    sql = "SELECT 1 FROM usage_events WHERE api = ? AND request_id = ? AND status = 'ok'"
-    known = event.status == "ok" and _number(db, sql, event.api, event.request_id) is not None
-    return event._replace(request_id=None) if known else event
+def _count_no_more(db: sqlite3.Connection, event: Event | None, key: str, number: int) -> None:
+    """Let go of an estimate where the cost is known; else it counts on in its window."""
+    known = event is not None and event["cost_source"] != "none"
+    sql = "DELETE FROM holds" if known else "UPDATE holds SET since = coalesce(since, :now)"
+    _run(db, f"{sql} WHERE {key} = :number", number=number, now=now_text())
 
 
-def drop_event(db: sqlite3.Connection, event_id: int, created_at: str) -> None:
-    """Remove an open event: its request was not sent, or goes on as a run."""
-    sql = "DELETE FROM usage_events WHERE id = ? AND created_at = ? AND status = 'interrupted'"
-    _run(db, sql, event_id, created_at)
+class Cap(NamedTuple):
+    """A limit on spending: where it applies, for how long, how much, what set it, what counts."""
+
+    scope: str  # a project's name; "" for everything
+    window: str  # day, month or call
+    limit_nano: int
+    name: str
+    spent_nano: int = 0  # at known costs
+    reserved_nano: int = 0  # at estimates
 
 
-def add_event(db: sqlite3.Connection, event: Event) -> None:
-    """Record a request that has ended."""
-    _insert(db, "usage_events", **_event_values(db, _with_own_id(db, event)))
+def set_budget(db: sqlite3.Connection, project: str, limits: Mapping[str, int | None]) -> None:
+    """Set some of a project's caps, by their windows; None lifts one."""
+    _run(db, "INSERT OR IGNORE INTO budgets (project_name) VALUES (:name)", name=project)
+    for window, limit in limits.items():
+        sql = f"UPDATE budgets SET {_CAP_COLUMNS[window]} = :limit WHERE project_name = :name"
+        _run(db, sql, limit=limit, name=project)
+
+
+_CAP_COLUMNS = dict(zip(CAP_WINDOWS, ("daily_nano", "monthly_nano", "call_nano")))
+
+
+def project_caps(db: sqlite3.Connection, project: str | None = None) -> list[Cap]:
+    """The caps of one project, or of all."""
+    sql = """SELECT project_name, daily_nano, monthly_nano, call_nano FROM budgets
+        WHERE :project IS NULL OR project_name = :project ORDER BY project_name"""
+    return [
+        Cap(name, window, limit, f"the {window} cap of project {name!r}")
+        for name, *limits in _run(db, sql, project=project)
+        for window, limit in zip(CAP_WINDOWS, limits)
+        if limit is not None
+    ]
+
+
+def with_state(db: sqlite3.Connection, cap: Cap) -> Cap:
+    """A cap with what counts against it: known costs as spent, all else at its estimate."""
+    if cap.window == "call":
+        return cap
+    now = now_text()  # UTC, as the days and months of a cap are
+    since = now[:7] + "-01" if cap.window == "month" else now[:10]
+    sql = """SELECT (SELECT sum(cost_nano) FROM spent
+        WHERE day >= :since AND (:scope = '' OR project_name = :scope)),
+        (SELECT sum(estimate_nano) FROM holds
+        WHERE (since IS NULL OR since >= :since) AND (:scope = '' OR project_name = :scope))"""
+    spent, reserved = _run(db, sql, since=since, scope=cap.scope).fetchone()
+    return cap._replace(spent_nano=spent or 0, reserved_nano=reserved or 0)
 
 
 # An index that is in the order of the groups but holds none of the figures would be followed row
@@ -4084,15 +4045,6 @@ _GROUPINGS = {
     "project": "coalesce(project_name, '(none)')",
     "day": "substr(created_at, 1, 10)",
 }
-_MEASURES = """count(*) AS calls,
-    coalesce(sum(status <> 'ok'), 0) AS errors,
-    coalesce(sum(input_tokens), 0) AS input_tokens,
-    coalesce(sum(output_tokens), 0) AS output_tokens,
-    coalesce(sum(total_tokens), 0) AS total_tokens,
-    coalesce(sum(cost_nano_usd), 0) AS cost_nano_usd,
-    usd(coalesce(sum(cost_nano_usd), 0)) AS cost_usd,
-    coalesce(sum(cost_source = 'computed'), 0) AS calls_cost_computed,
-    coalesce(sum(cost_source = 'none'), 0) AS calls_cost_unknown"""
 
 
 def usage_report(
@@ -4103,7 +4055,15 @@ def usage_report(
     Days are `YYYY-MM-DD`, both inclusive. A day on which nothing was spent is there as well.
     """
     key = _GROUPINGS[group_by]
-    sql = f"""SELECT {key} AS key, {_MEASURES} FROM usage_events
+    sql = f"""SELECT {key} AS key, count(*) AS calls,
+        coalesce(sum(status <> 'ok'), 0) AS errors,
+        coalesce(sum(input_tokens), 0) AS input_tokens,
+        coalesce(sum(output_tokens), 0) AS output_tokens,
+        coalesce(sum(total_tokens), 0) AS total_tokens,
+        coalesce(sum(cost_nano_usd), 0) AS cost_nano_usd,
+        usd(coalesce(sum(cost_nano_usd), 0)) AS cost_usd,
+        coalesce(sum(cost_source = 'computed'), 0) AS calls_cost_computed,
+        coalesce(sum(cost_source = 'none'), 0) AS calls_cost_unknown FROM usage_events
         WHERE (:project IS NULL OR project_name = :project)
         AND (:since IS NULL OR created_at >= :since)
         AND (:until IS NULL OR created_at < :until || '~')
@@ -4112,11 +4072,10 @@ def usage_report(
     if group_by != "day" or not groups:
         return groups
     by_day = {group["key"]: group for group in groups}
-    # The report of no row at all is a row of zeros.
-    nothing = rows(db, f"SELECT '' AS key, {_MEASURES} FROM usage_events WHERE 0")[0]
     sql = """WITH span(day) AS (SELECT :first UNION ALL SELECT date(day, '+1 day') FROM span
         WHERE day < :last) SELECT day FROM span"""
-    days = [row["day"] for row in rows(db, sql, first=min(by_day), last=max(by_day))]
+    days = [day for (day,) in _run(db, sql, first=min(by_day), last=max(by_day))]
+    nothing = {**dict.fromkeys(groups[0], 0), "cost_usd": "0"}
     return [by_day.get(day) or {**nothing, "key": day} for day in days]
 
 
@@ -4129,10 +4088,10 @@ def cost_history(
         ORDER BY created_at DESC LIMIT 1000)
         WHERE preset IS :preset AND (:preset IS NOT NULL OR model IS :model)
         AND status = 'ok' AND cost_source <> 'none' LIMIT 50"""
-    return [int(cost) for (cost,) in _run(db, sql, tool=tool, preset=preset, model=model)]
+    return [cost for (cost,) in _run(db, sql, tool=tool, preset=preset, model=model)]
 
 
-# Chats.
+# ---- Chats
 
 
 class Chat(NamedTuple):
@@ -4158,25 +4117,13 @@ class Message(NamedTuple):
     sources: list[Json] = []  # noqa: RUF012 - never changed
 
 
-class Turn(NamedTuple):
-    """A question and its answer, as stored in a chat."""
-
-    user: str
-    assistant: str
-    response_id: str | None = None
-    model: str | None = None
-    preset: str | None = None
-    sources_json: str | None = None
-
-
 def _stored_sources(text: str | None) -> list[dict[str, Json]]:
     """The sources in stored JSON; older rows lack `ids`, and what is no source is left out."""
     try:
         found = read_json(text or "[]")
     except ValueError:
         return []
-    if not isinstance(found, list):
-        return []
+    found = found if isinstance(found, list) else []
     return [{"ids": [], **item} for item in found if isinstance(item, dict)]
 
 
@@ -4184,9 +4131,6 @@ _CHATS = """SELECT id, cleaned(title) AS title,
     (SELECT count(*) FROM chat_messages WHERE chat_id = chats.id) AS message_count,
     iso(created_at) AS created_at, iso(updated_at) AS updated_at FROM chats
     WHERE project_id = :project"""
-_MESSAGES = """SELECT id, role, cleaned(content) AS content, iso(created_at) AS created_at,
-    response_id, model, preset, sources_json AS sources FROM chat_messages
-    WHERE chat_id = :chat AND (:before IS NULL OR id < :before) ORDER BY id DESC LIMIT :limit"""
 
 
 def stored_chat(db: sqlite3.Connection, project_id: int, chat_id: int) -> Chat | None:
@@ -4201,71 +4145,69 @@ def list_chats(
     """A page of chats, the latest used first, and how many there are."""
     sql = f"{_CHATS} ORDER BY updated_at DESC, id DESC LIMIT :limit OFFSET :offset"
     found = rows(db, sql, project=project_id, limit=limit, offset=offset)
-    total = _number(db, "SELECT count(*) FROM chats WHERE project_id = ?", project_id)
-    return [Chat(**row) for row in found], total or 0
+    sql = "SELECT count(*) FROM chats WHERE project_id = :project"
+    return [Chat(**row) for row in found], _one(db, sql, project=project_id)
 
 
 def read_messages(
     db: sqlite3.Connection, chat_id: int, limit: int = -1, before: int | None = None
 ) -> tuple[list[Message], int]:
     """The last messages, or the last ones before an id, in order, and how many there are."""
-    found = rows(db, _MESSAGES, chat=chat_id, before=before, limit=limit)
-    total = _number(db, "SELECT count(*) FROM chat_messages WHERE chat_id = ?", chat_id)
+    sql = """SELECT id, role, cleaned(content) AS content, iso(created_at) AS created_at,
+        response_id, model, preset, sources_json AS sources FROM chat_messages
+        WHERE chat_id = :chat AND (:before IS NULL OR id < :before) ORDER BY id DESC LIMIT :limit"""
+    found = rows(db, sql, chat=chat_id, before=before, limit=limit)
     messages = [Message(**{**row, "sources": _stored_sources(row["sources"])}) for row in found]
-    return messages[::-1], total or 0
-
-
-def last_response_id(db: sqlite3.Connection, chat_id: int) -> str | None:
-    """The response to go on from; None where the latest answer has none."""
-    sql = """SELECT response_id FROM chat_messages WHERE chat_id = ? AND role = 'assistant'
-        ORDER BY id DESC LIMIT 1"""
-    row = _run(db, sql, chat_id).fetchone()
-    return row[0] if row else None
+    sql = "SELECT count(*) FROM chat_messages WHERE chat_id = :chat"
+    return messages[::-1], _one(db, sql, chat=chat_id)
 
 
 def store_turn(
-    db: sqlite3.Connection, project_id: int, chat_id: int | None, title: str, turn: Turn
+    db: sqlite3.Connection,
+    project_id: int,
+    chat_id: int | None,
+    title: str,
+    turn: tuple[str, str],
+    **about: Json,
 ) -> int | None:
-    """Add a turn to a chat, or to a new one; its id, or None if chat or project is gone."""
+    """Add question and answer to a chat, or to a new one; its id, or None if that is gone, or the
+    project. The rest are columns of the answer.
+    """
     now = now_text()
+    sql = """INSERT INTO chats (project_id, title, created_at, updated_at)
+        SELECT id, :title, :now, :now FROM projects WHERE id = :project"""
     if chat_id is not None:
-        sql = "UPDATE chats SET updated_at = ? WHERE id = ? AND project_id = ?"
-        if _run(db, sql, now, chat_id, project_id).rowcount != 1:
-            return None
-    elif _number(db, "SELECT id FROM projects WHERE id = ?", project_id) is None:
+        sql = "UPDATE chats SET updated_at = :now WHERE id = :chat AND project_id = :project"
+    done = _run(db, sql, now=now, title=title, project=project_id, chat=chat_id)
+    if done.rowcount != 1:
         return None
-    else:
-        times = {"created_at": now, "updated_at": now}
-        chat_id = _insert(db, "chats", project_id=project_id, title=title, **times)
-    user, assistant, *answer = turn
-    about = dict(zip(Turn._fields[2:], answer))
-    for role, content, more in (("user", user, {}), ("assistant", assistant, about)):
+    chat_id = chat_id or done.lastrowid
+    for role, content, more in (("user", turn[0], {}), ("assistant", turn[1], about)):
         values = {"chat_id": chat_id, "role": role, "content": content, "created_at": now, **more}
         _insert(db, "chat_messages", **values)
     return chat_id
 
 
-def delete_chat(db: sqlite3.Connection, project_id: int, chat_id: int) -> int | None:
-    """Delete a chat with its messages and their vectors; how many messages, or None."""
-    chat = stored_chat(db, project_id, chat_id)
-    if chat is not None:
-        _run(db, "DELETE FROM chats WHERE id = ?", chat_id)
-    return chat and chat.message_count
+def delete_chat(db: sqlite3.Connection, chat_id: int) -> None:
+    """Delete a chat with its messages and their vectors."""
+    _run(db, "DELETE FROM chats WHERE id = :id", id=chat_id)
 
 
-# Jobs.
+# ---- Jobs
 
 
 class JobRow(NamedTuple):
-    """A run in the background, or an answer that outlived its call; the fields are the columns."""
+    """A run in the background, or an answer that outlived its call; the fields are the columns, of
+    which the first six stay when it ends.
+    """
 
     id: int
     project_id: int
     query: str
     depth: str  # the preset; empty where a model ran
     response_id: str  # begins with PENDING until it is known
-    status: str
     started_at: str
+    status: str
     model: str | None = None
     last_checked_at: str | None = None
     finished_at: str | None = None
@@ -4278,7 +4220,7 @@ class JobRow(NamedTuple):
     input_tokens: int | None = None
     output_tokens: int | None = None
     total_tokens: int | None = None
-    cost_nano: int | None = None
+    cost_nano_usd: int | None = None
     cost_source: str | None = None
     usage_recorded: int = 0
     tool: str | None = None  # None: the older server's, which knew research only
@@ -4292,40 +4234,64 @@ class JobRow(NamedTuple):
         return _stored_sources(self.sources_json)
 
 
-_JOB_TIMES = [name for name in JobRow._fields if name.endswith(("_at", "_since"))]
-_JOB_COLUMNS = [name.replace("cost_nano", "cost_nano_usd") for name in JobRow._fields]
-_JOBS = f"SELECT {', '.join(_JOB_COLUMNS)} FROM research_jobs"
 _UNANSWERED = f"substr(response_id, 1, {len(PENDING)}) = '{PENDING}'"
+
+
+def _jobs(
+    db: sqlite3.Connection, where: str, without: Sequence[str] = (), **values: Json
+) -> list[JobRow]:
+    """The jobs of a condition; some columns may be left out."""
+    texts = dict.fromkeys(("query", "result_text", "error_text"), "cleaned({})")
+    texts.update(dict.fromkeys(without, "NULL"))
+    columns = ", ".join(texts.get(name, "{}").format(name) for name in JobRow._fields)
+    sql = f"SELECT {columns} FROM research_jobs WHERE {where}"
+    return [JobRow(*row) for row in _run(db, sql, **values)]
+
+
 # A list does without the long texts: a hundred reports are a lot to read.
-_LISTED_JOBS = _JOBS.replace("result_text, sources_json", "NULL, NULL").replace(
-    "extra_json", "NULL"
-)
-_FIXED_COLUMNS = {"id", "project_id", "query", "depth", "response_id", "started_at"}
-_CHANGES = ", ".join(f"{n} = coalesce(:{n}, {n})" for n in _JOB_COLUMNS if n not in _FIXED_COLUMNS)
+_LONG = ("result_text", "sources_json", "extra_json")
 
 
-def _job(row: tuple[Json, ...]) -> JobRow:
-    values = dict(zip(JobRow._fields, row))
-    shown = dict.fromkeys(_JOB_TIMES, iso)
-    shown.update(dict.fromkeys(("query", "result_text", "error_text"), harmless))
-    return JobRow(**{**values, **{n: show(values[n]) for n, show in shown.items() if values[n]}})
+def stored_job(db: sqlite3.Connection, **which: Json) -> JobRow | None:
+    """The job with these values."""
+    return next(iter(_jobs(db, " AND ".join(f"{n} = :{n}" for n in which), **which)), None)
 
 
-def _job_values(job: JobRow) -> dict[str, Json]:
-    """A job's columns, with its times in the stored form."""
-    values: dict[str, Json] = dict(zip(_JOB_COLUMNS, job))
-    times = {name: values[name] for name in _JOB_TIMES if values[name]}
-    return {**values, **{n: t.rstrip("Z").replace("T", " ") for n, t in times.items()}}
+def list_jobs(
+    db: sqlite3.Connection, project_id: int, limit: int, offset: int = 0
+) -> tuple[list[JobRow], int]:
+    """A page of jobs without results and sources, newest first, and how many there are."""
+    where = "project_id = :project ORDER BY id DESC LIMIT :limit OFFSET :offset"
+    found = _jobs(db, where, _LONG, project=project_id, limit=limit, offset=offset)
+    sql = "SELECT count(*) FROM research_jobs WHERE project_id = :project"
+    return found, _one(db, sql, project=project_id)
+
+
+def running_jobs(db: sqlite3.Connection, project_id: int | None, limit: int) -> list[JobRow]:
+    """Jobs that have not ended, least recently checked first; last those not yet answered."""
+    where = f"""(:project IS NULL OR project_id = :project) AND {_RUNNING}
+        ORDER BY {_UNANSWERED}, last_checked_at, id LIMIT :limit"""
+    return _jobs(db, where, _LONG, project=project_id, limit=limit)
+
+
+def running_twin(db: sqlite3.Connection, project_id: int, digest: str) -> JobRow | None:
+    """The job that was started by the very same request and has not ended; it stays, whatever
+    becomes of it, since another caller is told of it.
+    """
+    lose_unanswered(db)
+    where = f"project_id = :project AND digest = :digest AND {_RUNNING} ORDER BY id LIMIT 1"
+    for job in _jobs(db, where, project=project_id, digest=digest):
+        _run(db, "UPDATE research_jobs SET told = 1 WHERE id = :id", id=job.id)
+        return job
+    return None
 
 
 def add_job(db: sqlite3.Connection, job: JobRow) -> int:
     """Store a job as it stands, under the id it has if that is free, else under a new one."""
-    values = _job_values(job)
-    sql = "SELECT 1 FROM research_jobs WHERE id = ?"
-    if not job.id or _number(db, sql, job.id) is not None:
+    values = job._asdict()
+    if not job.id or stored_job(db, id=job.id):
         values["id"] = None
-    sql = "SELECT 1 FROM research_jobs WHERE response_id = ?"
-    if _number(db, sql, job.response_id) is not None:  # ids come from outside, and may repeat
+    if stored_job(db, response_id=job.response_id):  # ids come from outside, and may repeat
         values["response_id"] = PENDING + os.urandom(16).hex()
     return _insert(db, "research_jobs", **values)
 
@@ -4336,78 +4302,31 @@ def store_job(db: sqlite3.Connection, job: JobRow, project: str) -> int:
     The row may be lost by now, since another process saw no sign of life. Where the file was
     replaced, another row may have its number.
     """
-    sql = "SELECT response_id, project_id FROM research_jobs WHERE id = ? AND started_at = ?"
-    row = _run(db, sql, job.id, job.started_at).fetchone()
-    if row is None:
+    there = stored_job(db, id=job.id, started_at=job.started_at)
+    if there is None:
         return add_job(db, job._replace(project_id=ensure_project(db, project)))
-    sql = "SELECT 1 FROM research_jobs WHERE response_id = ?"
-    taken = job.response_id.startswith(PENDING) or _number(db, sql, job.response_id) is not None
-    values = {
-        **_job_values(job._replace(last_checked_at=now_text())),
-        "response_id": row[0] if taken else job.response_id,
-        "project_id": job.project_id or row[1],
-    }
-    del values["cancel_requested_at"]
-    changes = ", ".join(f"{name} = :{name}" for name in values if name != "id")
+    values = job._asdict()
+    values.update(project_id=job.project_id or there.project_id, last_checked_at=now_text())
+    if job.response_id.startswith(PENDING) or stored_job(db, response_id=job.response_id):
+        values["response_id"] = there.response_id
+    values["cancel_requested_at"] = there.cancel_requested_at
+    changes = ", ".join(f"{name} = :{name}" for name in values)
     _run(db, f"UPDATE research_jobs SET {changes} WHERE id = :id", **values)
     return job.id
 
 
-def _change(db: sqlite3.Connection, job_id: int, changes: str, **values: Json) -> bool:
+def change_job(db: sqlite3.Connection, job_id: int, **columns: Json) -> bool:
     """Change a running job; False, and nothing happens, if it has ended."""
+    changes = ", ".join(f"{name} = :{name}" for name in columns)
     sql = f"UPDATE research_jobs SET {changes} WHERE id = :id AND {_RUNNING}"
-    return _run(db, sql, id=job_id, **values).rowcount == 1
+    return _run(db, sql, id=job_id, **columns).rowcount == 1
 
 
 def drop_job(db: sqlite3.Connection, job: JobRow) -> bool:
     """Remove a job: nothing was sent, or its caller has the answer; False where others know it."""
-    values = {name: _job_values(job)[name] for name in ("id", "started_at")}
-    where = "FROM research_jobs WHERE id = :id AND started_at = :started_at"
-    _run(db, f"DELETE {where} AND told IS NULL", **values)
-    return _number(db, f"SELECT 1 {where}", **values) is None
-
-
-def job_row(db: sqlite3.Connection, project_id: int, job_id: int) -> JobRow | None:
-    """The job, if the project has it."""
-    row = _run(db, f"{_JOBS} WHERE project_id = ? AND id = ?", project_id, job_id).fetchone()
-    return _job(row) if row else None
-
-
-def job_of_run(db: sqlite3.Connection, response_id: str) -> tuple[int, int] | None:
-    """The job, and its project, that a run is kept as."""
-    sql = "SELECT id, project_id FROM research_jobs WHERE response_id = ?"
-    found: tuple[int, int] | None = _run(db, sql, response_id).fetchone()
-    return found
-
-
-def list_jobs(
-    db: sqlite3.Connection, project_id: int, limit: int, offset: int = 0
-) -> tuple[list[JobRow], int]:
-    """A page of jobs without results and sources, newest first, and how many there are."""
-    sql = f"{_LISTED_JOBS} WHERE project_id = ? ORDER BY id DESC LIMIT ? OFFSET ?"
-    rows = _run(db, sql, project_id, limit, offset)
-    total = _number(db, "SELECT count(*) FROM research_jobs WHERE project_id = ?", project_id)
-    return [_job(row) for row in rows], total or 0
-
-
-def running_jobs(db: sqlite3.Connection, project_id: int | None, limit: int) -> list[JobRow]:
-    """Jobs that have not ended, least recently checked first; last those not yet answered."""
-    sql = f"""{_LISTED_JOBS} WHERE (:project IS NULL OR project_id = :project) AND {_RUNNING}
-        ORDER BY {_UNANSWERED}, last_checked_at, id LIMIT :limit"""
-    return [_job(row) for row in _run(db, sql, project=project_id, limit=limit)]
-
-
-def running_twin(db: sqlite3.Connection, project: int, digest: str) -> JobRow | None:
-    """The job that was started by the very same request and has not ended; it stays, whatever
-    becomes of it, since another caller is told of it.
-    """
-    lose_unanswered(db)
-    sql = f"{_JOBS} WHERE project_id = ? AND digest = ? AND {_RUNNING} ORDER BY id LIMIT 1"
-    row = _run(db, sql, project, digest).fetchone()
-    if row is None:
-        return None
-    _run(db, "UPDATE research_jobs SET told = 1 WHERE id = ?", row[0])
-    return _job(row)
+    sql = "DELETE FROM research_jobs WHERE id = :id AND started_at = :at AND told IS NULL"
+    _run(db, sql, id=job.id, at=job.started_at)
+    return stored_job(db, id=job.id, started_at=job.started_at) is None
 
 
 def lose_unanswered(db: sqlite3.Connection, job_id: int | None = None) -> None:
@@ -4425,68 +4344,38 @@ def lose_unanswered(db: sqlite3.Connection, job_id: int | None = None) -> None:
     _run(db, sql, text=UNANSWERED_TEXT, **values)
 
 
-def keep_alive(db: sqlite3.Connection, numbers: Iterable[int]) -> None:
-    """Show other processes that the replies to these jobs are still waited for."""
-    for number in numbers:
-        _change(db, number, "last_checked_at = :now", now=now_text())
+def finish_job(db: sqlite3.Connection, job: JobRow, event: Event | None = None) -> bool:
+    """End a run and record its spend, once; False, and nothing happens, if it had ended before.
 
-
-def note_check(db: sqlite3.Connection, job_id: int, status: str, model: str | None) -> None:
-    """Note how a running job was found; one that has ended stays as it is."""
-    changes = """status = :status, model = coalesce(:model, model), last_checked_at = :now,
-        missing_since = NULL"""
-    _change(db, job_id, changes, status=status, model=model, now=now_text())
-
-
-def note_missing(db: sqlite3.Connection, job_id: int) -> bool:
-    """Note that the provider does not know a job; whether that has been so for long."""
-    changes = "last_checked_at = :now, missing_since = coalesce(missing_since, :now)"
-    _change(db, job_id, changes, now=now_text())
-    sql = "SELECT 1 FROM research_jobs WHERE id = ? AND missing_since < ?"
-    return _number(db, sql, job_id, now_text(-LOST_AFTER_S)) is not None
-
-
-def end_job(db: sqlite3.Connection, job: JobRow) -> bool:
-    """Note how a job ended; False, and nothing happens, if it had ended before.
-
-    Only what is lost may still end otherwise: its reply has come after all.
+    Only what is lost, at an unknown cost, may still end otherwise: its reply has come after all.
     """
     now, lost = now_text(), job.status == "lost"
     ended = job._replace(
         finished_at=job.finished_at or now, last_checked_at=now, usage_recorded=int(not lost)
     )
-    sql = f"""UPDATE research_jobs SET {_CHANGES} WHERE id = :id AND started_at = :started_at
+    changes = ", ".join(f"{name} = coalesce(:{name}, {name})" for name in JobRow._fields[6:])
+    sql = f"""UPDATE research_jobs SET {changes} WHERE id = :id AND started_at = :started_at
         AND ({_RUNNING} OR (status = 'lost' AND :status <> 'lost'))"""
-    return _run(db, sql, **_job_values(ended)).rowcount == 1
-
-
-def finish_job(db: sqlite3.Connection, job: JobRow, event: Event | None) -> bool:
-    """End a run and record its spend, once; False, and nothing happens, if it had ended before."""
-    if not end_job(db, job):
+    if _run(db, sql, **ended._asdict()).rowcount != 1:
         return False
-    sql = "SELECT project_name FROM holds WHERE job_id = ?"
-    held = _run(db, sql, job.id).fetchone()
-    cost_nano = None
-    if event is not None and job.status != "lost":  # what a lost job cost is not known
-        add_event(db, event._replace(project_name=held[0]) if held else event)
-        cost_nano = None if event.cost_source == "none" else event.cost_nano_usd
-    _settle_hold(db, "job_id", job.id, cost_nano)
-    sql = """DELETE FROM research_jobs WHERE id = ?
-        AND project_id IN (SELECT id FROM projects WHERE name = ?)"""
-    _run(db, sql, job.id, _DELETED)
+    if event is not None:
+        # It counts in its project by name, though that may be deleted by now.
+        sql = """SELECT coalesce((SELECT project_name FROM holds WHERE job_id = :id),
+            (SELECT name FROM projects WHERE id = :project))"""
+        name = _one(db, sql, id=job.id, project=job.project_id)
+        _write_event(db, {**event, "project_id": job.project_id, "project_name": name})
+    _count_no_more(db, event, "job_id", job.id)
+    sql = """DELETE FROM research_jobs WHERE id = :id
+        AND project_id IN (SELECT id FROM projects WHERE name = :deleted)"""
+    _run(db, sql, id=job.id, deleted=_DELETED)
     return True
 
 
 def claim_cancel(db: sqlite3.Connection, job_id: int) -> bool:
     """Claim the right to cancel a running job: one caller gets it."""
-    sql = f"""UPDATE research_jobs SET cancel_requested_at = ? WHERE id = ?
+    sql = f"""UPDATE research_jobs SET cancel_requested_at = :now WHERE id = :id
         AND cancel_requested_at IS NULL AND {_RUNNING}"""
-    return _run(db, sql, now_text(), job_id).rowcount == 1
-
-
-def release_cancel(db: sqlite3.Connection, job_id: int) -> None:
-    """Give the right back: the cancel did not get through."""
-    _change(db, job_id, "cancel_requested_at = NULL")
+    return _run(db, sql, now=now_text(), id=job_id).rowcount == 1
 
 
 def take_lease(db: sqlite3.Connection, name: str, owner: str, seconds: float) -> bool:
@@ -4499,7 +4388,7 @@ def take_lease(db: sqlite3.Connection, name: str, owner: str, seconds: float) ->
     return _run(db, sql, **values).rowcount == 1
 
 
-# Vectors.
+# ---- Vectors
 
 
 class Chunk(NamedTuple):
@@ -4529,23 +4418,31 @@ _INDEXABLE = {
 }
 _OWNERS = {
     "chat": """SELECT 1 FROM chat_messages JOIN chats ON chats.id = chat_id
-        WHERE chat_messages.id = ? AND project_id = ?""",
-    "job": "SELECT 1 FROM research_jobs WHERE id = ? AND project_id = ?",
-    "text": "SELECT 1 FROM projects WHERE ? IS NULL AND id = ?",
+        WHERE chat_messages.id = :chat_message_id AND project_id = :project_id""",
+    "job": "SELECT 1 FROM research_jobs WHERE id = :research_job_id AND project_id = :project_id",
+    "text": "SELECT 1 FROM projects WHERE id = :project_id",
 }
 
 
-def _scope(project_id: int, combination: Combination, source: str | None) -> dict[str, Json]:
-    return {**combination._asdict(), "project_id": project_id, "source": source}
+def _of(
+    db: sqlite3.Connection,
+    what: str,
+    project_id: int,
+    combination: Combination,
+    source: str | None = None,
+) -> sqlite3.Cursor:
+    """Something of the chunks of one combination, of one source or all."""
+    named = {**combination._asdict(), "project_id": project_id, "source": source}
+    return _run(db, what.format(_OF_COMBINATION), **named)
 
 
 def stored_hashes(
     db: sqlite3.Connection, project_id: int, combination: Combination, source: str
 ) -> dict[str, dict[int, str]]:
     """For each text with vectors, the hashes of its chunks by their places."""
-    sql = f"SELECT ref, chunk_index, text_hash {_OF_COMBINATION}"
     found: dict[str, dict[int, str]] = {}
-    for ref, index, hashed in _run(db, sql, **_scope(project_id, combination, source)):
+    what = "SELECT ref, chunk_index, text_hash {}"
+    for ref, index, hashed in _of(db, what, project_id, combination, source):
         found.setdefault(ref, {})[index] = hashed
     return found
 
@@ -4561,19 +4458,17 @@ def store_chunks(
     db: sqlite3.Connection,
     project_id: int,
     combination: Combination,
-    chunks: Sequence[tuple[Chunk, bytes]],
+    chunks: Iterable[tuple[Chunk, bytes]],
 ) -> list[bool]:
     """Store chunks with their vectors in place of former ones; False for one whose text is gone."""
     common = {**combination._asdict(), "project_id": project_id, "created_at": now_text()}
     kept = []
     for chunk, vector in chunks:
-        owner = chunk.chat_message_id or chunk.research_job_id
-        kept.append(_number(db, _OWNERS[chunk.source], owner, project_id) is not None)
+        row = {**chunk._asdict(), **common, "vector": vector}
+        kept.append(_one(db, _OWNERS[chunk.source], **row) is not None)
         if kept[-1]:
             # A new row with a larger id: that is how those who hold vectors see the change.
-            _insert(
-                db, "embedding_chunks", verb="REPLACE", **chunk._asdict(), vector=vector, **common
-            )
+            _insert(db, "embedding_chunks", "REPLACE", **row)
     return kept
 
 
@@ -4585,22 +4480,22 @@ def claim_chunks(
     owner: str,
 ) -> list[Chunk]:
     """Mark chunks as on their way, but for those that others have stored or on theirs."""
-    _run(db, "DELETE FROM observer_lease WHERE owner = ? OR until <= ?", owner, time.time())
-    number = project_id(db, project) or 0
-    stored = stored_hashes(db, number, combination, chunks[0].source) if number else {}
+    _run(db, "DELETE FROM observer_lease WHERE until <= :now", now=time.time())
+    drop_claims(db, owner)
+    stored = stored_hashes(db, project_id(db, project) or 0, combination, chunks[0].source)
     claimed = []
     for chunk in chunks:
         name = f"{project} {combination} {chunk.ref} {chunk.chunk_index} {chunk.text_hash}"
-        if stored.get(chunk.ref, {}).get(chunk.chunk_index) == chunk.text_hash:
-            continue
-        if take_lease(db, name, owner, CLAIM_LIFE_S):
+        if stored.get(chunk.ref, {}).get(chunk.chunk_index) != chunk.text_hash and take_lease(
+            db, name, owner, CLAIM_LIFE_S
+        ):
             claimed.append(chunk)
     return claimed
 
 
 def drop_claims(db: sqlite3.Connection, owner: str) -> None:
     """The chunks that a call had on its way are stored, or never will be."""
-    _run(db, "DELETE FROM observer_lease WHERE owner = ?", owner)
+    _run(db, "DELETE FROM observer_lease WHERE owner = :owner", owner=owner)
 
 
 def drop_tails(
@@ -4619,17 +4514,16 @@ def combination_state(
     db: sqlite3.Connection, project_id: int, combination: Combination, source: str | None = None
 ) -> tuple[int, int]:
     """How many chunks there are and their largest id: both the same, and nothing has changed."""
-    sql = f"SELECT count(*), coalesce(max(id), 0) {_OF_COMBINATION}"
-    count, last = _run(db, sql, **_scope(project_id, combination, source)).fetchone()
-    return int(count), int(last)
+    what = "SELECT count(*), coalesce(max(id), 0) {}"
+    state: tuple[int, int] = _of(db, what, project_id, combination, source).fetchone()
+    return state
 
 
 def stored_vectors(
     db: sqlite3.Connection, project_id: int, combination: Combination, source: str | None
 ) -> Iterator[list[tuple[int, bytes]]]:
     """Ids and vectors by id, in blocks."""
-    sql = f"SELECT id, vector {_OF_COMBINATION} ORDER BY id"
-    found = _run(db, sql, **_scope(project_id, combination, source))
+    found = _of(db, "SELECT id, vector {} ORDER BY id", project_id, combination, source)
     return iter(functools.partial(found.fetchmany, VECTOR_BLOCK_ROWS), [])
 
 
@@ -4654,9 +4548,10 @@ def unindexed(
     db: sqlite3.Connection, project_id: int, combination: Combination, source: str
 ) -> int:
     """How many messages, or reports, have no vector in a combination."""
-    sql = f"""SELECT count(*) FROM ({_INDEXABLE[source]}) AS item WHERE NOT EXISTS
-        (SELECT 1 {_OF_COMBINATION} AND ref = item.ref)"""
-    return _number(db, sql, **_scope(project_id, combination, source)) or 0
+    what = f"""SELECT count(*) FROM ({_INDEXABLE[source]}) AS item WHERE NOT EXISTS
+        (SELECT 1 {{}} AND ref = item.ref)"""
+    count: int = _of(db, what, project_id, combination, source).fetchone()[0]
+    return count
 
 
 def delete_chunks(db: sqlite3.Connection, project_id: int, **which: Json) -> int:
@@ -4665,94 +4560,6 @@ def delete_chunks(db: sqlite3.Connection, project_id: int, **which: Json) -> int
     sql = "".join(f" AND {name} = :{name}" for name in wanted)
     sql = f"DELETE FROM embedding_chunks WHERE project_id = :project_id{sql}"
     return _run(db, sql, project_id=project_id, **wanted).rowcount
-
-
-# ---- spend caps
-
-
-class Cap(NamedTuple):
-    """A limit on spending: where it applies, for how long, how much, and what set it."""
-
-    scope: str  # a project's name; "" for everything
-    window: str  # day, month or call
-    limit_nano: int
-    name: str
-
-
-class CapState(NamedTuple):
-    """A cap with what counts against it."""
-
-    cap: Cap
-    spent_nano: int
-    reserved_nano: int
-
-
-def project_names(db: sqlite3.Connection) -> dict[int, str]:
-    """Every project's name by its id."""
-    return dict(db.execute("SELECT id, name FROM projects"))
-
-
-def set_budget(db: sqlite3.Connection, project: str, limits: Mapping[str, int | None]) -> None:
-    """Set some of a project's caps, by their windows; None lifts one."""
-    _run(db, "INSERT OR IGNORE INTO budgets (project_name) VALUES (?)", project)
-    for window, limit in limits.items():
-        # A cap too large to be summed with others is none that could ever bind.
-        kept = None if limit is None else min(limit, LARGEST_NANO)
-        column = dict(zip(CAP_WINDOWS, ("daily_nano", "monthly_nano", "call_nano")))[window]
-        _run(db, f"UPDATE budgets SET {column} = ? WHERE project_name = ?", kept, project)
-
-
-def project_caps(db: sqlite3.Connection, project: str | None = None) -> list[Cap]:
-    """The caps of one project, or of all."""
-    sql = """SELECT project_name, daily_nano, monthly_nano, call_nano FROM budgets
-        WHERE :project IS NULL OR project_name = :project ORDER BY project_name"""
-    return [
-        Cap(name, window, limit, f"the {window} cap of project {name!r}")
-        for name, *limits in _run(db, sql, project=project)
-        for window, limit in zip(CAP_WINDOWS, limits)
-        if limit is not None
-    ]
-
-
-_COUNTED = """SELECT (SELECT sum(cost_nano) FROM spent
-    WHERE day >= :since AND (:scope = '' OR project_name = :scope)),
-    (SELECT sum(estimate_nano) FROM holds
-    WHERE (since IS NULL OR since >= :since) AND (:scope = '' OR project_name = :scope))"""
-
-
-def cap_state(db: sqlite3.Connection, cap: Cap) -> CapState:
-    """What counts against a cap: known costs as spent, all else at its estimate as reserved."""
-    if cap.window == "call":
-        return CapState(cap, 0, 0)
-    now = now_text()  # UTC, as the days and months of a cap are
-    since = now[:7] + "-01" if cap.window == "month" else now[:10]
-    spent, reserved = _run(db, _COUNTED, since=since, scope=cap.scope).fetchone()
-    return CapState(cap, spent or 0, reserved or 0)
-
-
-def hold(db: sqlite3.Connection, project: str, estimate_nano: int, job_id: int | None) -> int:
-    """Count a request at its estimate from now on; what no window holds any more goes."""
-    _run(db, "DELETE FROM holds WHERE since < ?", now_text()[:7] + "-01")
-    values = {"project_name": project, "estimate_nano": min(estimate_nano, LARGEST_NANO)}
-    return _insert(db, "holds", job_id=job_id, since=now_text(), **values)
-
-
-def hold_on(db: sqlite3.Connection, hold_id: int) -> None:
-    """The request is accepted as a run, and counts until that ends, in whatever window."""
-    _run(db, "UPDATE holds SET since = NULL WHERE id = ?", hold_id)
-
-
-def settle_hold(db: sqlite3.Connection, hold_id: int, cost_nano: int | None) -> None:
-    """Let go of an estimate once the cost is known; an unknown one counts on in its window."""
-    _settle_hold(db, "id", hold_id, cost_nano)
-
-
-def _settle_hold(db: sqlite3.Connection, key: str, number: int, cost_nano: int | None) -> None:
-    if cost_nano is None:
-        sql = f"UPDATE holds SET since = coalesce(since, ?) WHERE {key} = ?"
-        _run(db, sql, now_text(), number)
-    else:
-        _run(db, f"DELETE FROM holds WHERE {key} = ?", number)
 
 
 # ==== 10. Perplexity ==============================================================================
@@ -6042,7 +5849,7 @@ class Process:
             if not request.over.is_set():
                 self.store.write_later(request.lose)
         last = False
-        while self.store.is_late() and not last:
+        while self.store.late and not last:
             last = time.monotonic() >= until
             with contextlib.suppress(ToolError), self.store.writing(until - time.monotonic()):
                 pass
@@ -6297,18 +6104,19 @@ class PaidRequest:
                 self.job_id = twin.id
                 return
             estimate_nano = self._affordable(db)
-            event_id, job_id = open_event(db, self._event(project)), None
+            job_id = None
             if self.plan.keep is not None:
                 job_id = add_job(db, self.job()._replace(project_id=project))
-            hold_id = hold(db, self.project, estimate_nano, job_id)
-        self.job_id, self._opened = job_id, (project, event_id, hold_id)
+            event = self._event(project)
+            opened = (project, *reserve(db, event, estimate_nano, job_id))
+        self.job_id, self._opened = job_id, opened
 
     def _affordable(self, db: sqlite3.Connection) -> int:
         """What this request may cost; refused where a cap would be passed."""
         caps = caps_of(db, self.runtime.settings, self.project)
         estimate_nano = estimated(db if caps else None, self.tool, self.plan)
         for cap in caps:
-            state, asked = cap_state(db, cap), estimate_nano
+            state, asked = with_state(db, cap), estimate_nano
             if cap.window == "call":  # holds for all that the call is going to send
                 asked = max(asked, self.expected_nano)
             if state.spent_nano + state.reserved_nano + asked > cap.limit_nano:
@@ -6330,24 +6138,19 @@ class PaidRequest:
 
     def _write(self, db: sqlite3.Connection) -> tuple[Any, int | None]:
         """What its end changes; what `store` returned, and the job there is afterwards."""
-        project, event_id, hold_id = typing.cast("tuple[int, int, int]", self._opened)
+        project, *reserved = typing.cast("tuple[int, int, int]", self._opened)
         reply, error, stored = self.reply, self.error, None
         if reply is None and isinstance(error, Cancelled):  # nothing was sent
-            drop_event(db, event_id, self.started_at)
-            settle_hold(db, hold_id, 0)
+            release(db, reserved, self.started_at, runs=False)
             if self.job_id and (self.promised or not drop_job(db, self.job())):
                 return None, self._write_job(db, None)
             return None, None
         if reply and self.plan.store and not error:
             stored = self.plan.store(db, project, reply)
         if reply and reply.running:
-            drop_event(db, event_id, self.started_at)
-            hold_on(db, hold_id)
+            release(db, reserved, self.started_at, runs=True)
         else:
-            event = self._event(project)
-            settle_event(db, event_id, event)
-            known = event.cost_source != "none"
-            settle_hold(db, hold_id, event.cost_nano_usd if known else None)
+            settle(db, reserved, self._event(project))
         return stored, self._write_job(db, stored) if self.job_id else None
 
     def _event(self, project: int) -> Event:
@@ -6407,7 +6210,7 @@ class PaidRequest:
     def lose(self, db: sqlite3.Connection) -> None:
         """Say in the job that this process will not bring the reply home."""
         if self.job_id and not self.over.is_set():
-            end_job(db, self.job()._replace(status="lost", error_text=UNANSWERED_TEXT))
+            finish_job(db, self.job()._replace(status="lost", error_text=UNANSWERED_TEXT))
 
     def keep(self, reply: ParsedReply) -> None:
         """Have the job stay, holding this reply, which may be that of several parts."""
@@ -6459,7 +6262,7 @@ def job_of(job: JobRow, kept: StoredAnswer, usage: Usage, model: str | None) -> 
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         total_tokens=usage.total_tokens,
-        cost_nano=usage.cost_nano,
+        cost_nano_usd=usage.cost_nano,
         cost_source=usage.cost_source,
         usage_recorded=1,
         finished_at=now_text(),
@@ -6518,9 +6321,9 @@ def confirm_cost(call: Call, plans: Sequence[RequestPlan]) -> None:
         agreed = asked  # it may have become dearer while the user read
 
 
-def refusal_text(state: CapState, asked_nano: int) -> str:
+def refusal_text(cap: Cap, asked_nano: int) -> str:
     """Which cap a call would pass, and what stands against it."""
-    cap, spent, reserved = state.cap, usd_text(state.spent_nano), usd_text(state.reserved_nano)
+    spent, reserved = usd_text(cap.spent_nano), usd_text(cap.reserved_nano)
     limit, asked = usd_text(cap.limit_nano), usd_text(asked_nano)
     if cap.window == "call":
         return (
@@ -6823,7 +6626,7 @@ class Runtime(Process):
     def upkeep_due_s(self) -> float:
         """Seconds until `beat` has something to do."""
         now, due = time.monotonic(), float("inf")
-        if self.store.is_late():
+        if self.store.late:
             due = self._kept_at + LATE_EVERY_S
         elif self.busy():
             due = self._kept_at + HEARTBEAT_EVERY_S
@@ -6843,9 +6646,10 @@ class Runtime(Process):
         """Show signs of life, write what is late, and look at the runs of the data folder."""
         self._kept_at = time.monotonic()
         try:
-            if self.store.is_late() or self.busy():
+            if self.store.late or self.busy():
                 with self.store.writing() as db:
-                    keep_alive(db, list(self.awaited()))
+                    for number in self.awaited():
+                        change_job(db, number, last_checked_at=now_text())
             if self.settings.observe and self._kept_at >= self._observed_at + OBSERVE_EVERY_S:
                 self._observed_at = self._kept_at
                 observe(self)
@@ -6879,18 +6683,18 @@ def _missing(runtime: Process, job: JobRow) -> PollResult:
     """A run the API does not know: at first perhaps not yet, after long lost."""
     if job.status == "lost":
         return PollResult(job)
-    for_long, note = runtime.store.record(lambda db: note_missing(db, job.id))
-    if not for_long:
+    since = job.missing_since or now_text()
+    seen = {"last_checked_at": now_text(), "missing_since": since}
+    _, note = runtime.store.record(lambda db: change_job(db, job.id, **seen))
+    if age_s(since) <= LOST_AFTER_S:
         text = "The API does not know this run yet; check again later."
         return PollResult(job, note=note or text)
     gone = job._replace(status="lost", finished_at=now_text(), error_text="The API lost this run.")
-    _, note = runtime.store.record(lambda db: finish_job(db, gone, None))
+    _, note = runtime.store.record(lambda db: finish_job(db, gone))
     return PollResult(gone, note=note)
 
 
-def poll_run(
-    runtime: Process, job: JobRow, project: str, fetch: Callable[[str], Reply]
-) -> PollResult:
+def poll_run(runtime: Process, job: JobRow, fetch: Callable[[str], Reply]) -> PollResult:
     """Fetch a running job once and note what it shows; the end is recorded exactly once.
 
     A ToolError leaves the job as it was, so that the next look can succeed.
@@ -6918,7 +6722,8 @@ def poll_run(
 
     def note_it(db: sqlite3.Connection) -> None:
         if not run.finished:
-            note_check(db, seen.id, seen.status, seen.model)
+            found = {"status": seen.status, "model": seen.model, "missing_since": None}
+            change_job(db, seen.id, last_checked_at=now_text(), **found)
             return
         ended_well = run.status in {"completed", "incomplete"} and not run.error
         event = event_of(
@@ -6931,8 +6736,6 @@ def poll_run(
             model=run.model,
             preset=job.depth or None,
             request_id=job.response_id,
-            project_id=job.project_id,
-            project_name=project,
         )
         finish_job(db, seen, event)
 
@@ -6945,16 +6748,15 @@ def _unanswered_job(runtime: Process, job: JobRow) -> PollResult:
     if runtime.awaited().get(job.id) is None:
         runtime.store.record(lambda db: lose_unanswered(db, job.id))
         with runtime.store.reading() as db:
-            job = job_row(db, job.project_id, job.id) or job
+            job = stored_job(db, project_id=job.project_id, id=job.id) or job
     running = job.status not in TERMINAL_STATUSES and job.response_id.startswith(PENDING)
     return PollResult(job, note="The request is still on its way." if running else None)
 
 
-def stored_job(runtime: Process, project: str, number: int) -> JobRow | None:
+def known_job(runtime: Process, project: str, number: int) -> JobRow | None:
     """A job of a project as it stands, also where storage does not know yet that it has ended."""
     with runtime.store.reading() as db:
-        owner = project_id(db, project)
-        job = job_row(db, owner, number) if owner is not None else None
+        job = stored_job(db, project_id=project_id(db, project) or 0, id=number)
     return as_known(runtime, job) if job else None
 
 
@@ -6977,7 +6779,7 @@ def watch(
     seen = PollResult(job)
     while True:
         try:
-            seen = poll_run(call.runtime, seen.job, project, fetch)
+            seen = poll_run(call.runtime, seen.job, fetch)
         except ToolError as error:
             if end <= time.monotonic() + pause_s and seen.note is None:
                 raise
@@ -6990,7 +6792,7 @@ def watch(
         call.pause(min(LOOK_S if unanswered else pause_s, left_s))
         if not unanswered:
             pause_s = min(pause_s * POLL_GROWTH, POLL_LAST_S)
-        seen = seen._replace(job=stored_job(call.runtime, project, seen.job.id) or seen.job)
+        seen = seen._replace(job=known_job(call.runtime, project, seen.job.id) or seen.job)
 
 
 def observe(runtime: Runtime) -> int:
@@ -6999,13 +6801,12 @@ def observe(runtime: Runtime) -> int:
     Quiet, bounded, free; a lease in the database lets one process at a time do it.
     """
     settings, key = runtime.settings, find_key(runtime.settings).key
-    if key is None or settings.problems or not database_exists(settings):
+    if key is None or settings.problems or not runtime.store.has_file():
         return 0
     with runtime.store.writing() as db:
         lose_unanswered(db)
         mine = take_lease(db, "observer", runtime.owner, 2 * OBSERVE_EVERY_S)
         jobs = running_jobs(db, None, MAX_REFRESH) if mine else []
-        names = project_names(db) if jobs else {}
 
     def pause(seconds: float) -> None:
         if runtime.closing.wait(seconds):
@@ -7017,7 +6818,7 @@ def observe(runtime: Runtime) -> int:
     ended = 0
     for job in jobs:
         with contextlib.suppress(ToolError):
-            seen = poll_run(runtime, job, names.get(job.project_id, ""), fetch)
+            seen = poll_run(runtime, job, fetch)
             ended += seen.job.status in TERMINAL_STATUSES
     return ended
 
@@ -8252,8 +8053,10 @@ def _thread_of(call: Call, args: ChatArgs, project: str) -> _Thread:
         return _Thread(None, "new", None, message)
     with call.store.reading() as db:
         chat = _found_chat(db, args.chat_id, project)
-        previous = None if args.replay else last_response_id(db, chat.id)
-        turns = [message_item(m.role, m.content) for m in read_messages(db, chat.id)[0]]
+        messages = read_messages(db, chat.id)[0]
+    turns = [message_item(m.role, m.content) for m in messages]
+    answers = [m.response_id for m in messages if m.role == "assistant"]
+    previous = None if args.replay or not answers else answers[-1]
     if args.title not in {None, chat.title.strip()}:
         raise invalid(
             "title", f"a chat keeps its own, {chat.title!r}; leave title out, or chat_id."
@@ -8279,15 +8082,17 @@ def _chat_store(args: ChatArgs, thread: _Thread) -> Callable[[Any, int, ParsedRe
         run: Run = reading.value
         if run.status != "completed":
             return None
-        turn = Turn(
-            user=args.message or "",
-            assistant=run.answer,
+        return store_turn(
+            db,
+            owner,
+            thread.chat_id,
+            args.title or "",
+            (args.message or "", run.answer),
             response_id=run.id,
             model=run.model,
             preset=args.depth,
             sources_json=json_text([source._asdict() for source in run.sources]),
         )
-        return store_turn(db, owner, thread.chat_id, args.title or "", turn)
 
     return store
 
@@ -8316,7 +8121,7 @@ def _send(call: Call, args: ChatArgs, project: str) -> ChatResult:
     chat_id = thread.chat_id
     if reply.value.status == "completed":
         chat_id = reply.stored
-        if chat_id is None and not call.store.is_late():
+        if chat_id is None and not call.store.late:
             call.warn("not_saved: the answer could not be stored as a turn of the chat; keep it.")
     result = ChatResult(
         action="send",
@@ -8402,8 +8207,8 @@ def _delete_chat(call: Call, args: ChatArgs, project: str) -> ChatResult:
     if not call.confirmed(f"{what} Delete it?"):
         raise call.unconfirmed(what)
     with call.store.writing() as db:
-        _found_chat(db, row.id, project)
-        removed = delete_chat(db, known_project(db, project), row.id)
+        removed = _found_chat(db, row.id, project).message_count
+        delete_chat(db, row.id)
     return ChatResult("delete", chat_id=row.id, chat=row, messages_removed=removed, project=project)
 
 
@@ -8731,7 +8536,7 @@ def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
         job.input_tokens,
         job.output_tokens,
         job.total_tokens,
-        usd_text(job.cost_nano),
+        usd_text(job.cost_nano_usd),
         typing.cast("CostSource", job.cost_source or "none"),
     )
     text, extra = job.result_text, _kept_extra(job)
@@ -8829,22 +8634,22 @@ def _named(error: ToolError, job: JobRow) -> ToolError:
 def _adopted(call: Call, response_id: str, project: str) -> int:
     """The job of a run by the API's id; a run of another program becomes a job of the project."""
     with call.store.reading() as db:
-        known, owner = job_of_run(db, response_id), project_id(db, project)
+        known, owner = stored_job(db, response_id=response_id), project_id(db, project)
     if known is not None:
-        if known[1] != owner:
+        if known.project_id != owner:
             raise ToolError("not_found", f"The run is a job of another project than {project!r}.")
-        return known[0]
+        return known.id
     run = read_run(free_get(call, f"{AGENT_PATH}/{response_id}").body)
     note_new_project(call, project)
     status = "in_progress" if run.finished else run.status  # the look that follows sees its end
     with call.store.writing() as db:
         owner, began = ensure_project(db, project), now_text()
-        job = JobRow(0, owner, "(started elsewhere)", "", response_id, status, began, run.model)
+        job = JobRow(0, owner, "(started elsewhere)", "", response_id, began, status, run.model)
         return add_job(db, job._replace(tool=PREFIX + "research"))
 
 
 def _found_job(call: Call, number: int, project: str) -> JobRow:
-    job = stored_job(call.runtime, project, number)
+    job = known_job(call.runtime, project, number)
     if job is None:
         raise ToolError(
             "not_found",
@@ -8878,7 +8683,7 @@ def _cancel(call: Call, job: JobRow, project: str) -> JobsResult:
     """Look first, then cancel a running job, once however often it is asked."""
     fetch = functools.partial(free_get, call)
     try:
-        seen = poll_run(call.runtime, job, project, fetch)
+        seen = poll_run(call.runtime, job, fetch)
     except ToolError as error:
         raise _named(error, job) from None
     result = _job_result(call, "cancel", seen, project)
@@ -8906,7 +8711,7 @@ def _cancel(call: Call, job: JobRow, project: str) -> JobsResult:
     problem = _send_cancel(call, job) if claimed else ""
     if problem:
         with contextlib.suppress(ToolError):
-            seen = poll_run(call.runtime, seen.job, project, fetch)
+            seen = poll_run(call.runtime, seen.job, fetch)
         result = _job_result(call, "cancel", seen, project)
         if seen.job.status in TERMINAL_STATUSES:
             return result._replace(message="Nothing to cancel: the run had just ended.")
@@ -8930,7 +8735,7 @@ def _send_cancel(call: Call, job: JobRow) -> str:
     try:
         request(call.settings, call.key(), Outgoing("POST", path, deadline=deadline), call.pause)
     except (ToolError, Cancelled) as error:
-        call.store.record(lambda db: release_cancel(db, job.id))
+        call.store.record(lambda db: change_job(db, job.id, cancel_requested_at=None))
         if isinstance(error, Cancelled):
             raise
         # A cancel costs nothing: what follows about billing does not hold for it.
@@ -8964,16 +8769,16 @@ def _refresh(call: Call, project: str, warnings: list[str]) -> int:
         running = running_jobs(db, owner, 10_000) if owner is not None else []
     missed = max(0, len(running) - MAX_REFRESH)
     for job in running[:MAX_REFRESH]:
-        note = _looked_at(call, job, project)
+        note = _looked_at(call, job)
         missed += bool(note)
         warnings += [note] if note else []
     return missed
 
 
-def _looked_at(call: Call, job: JobRow, project: str) -> str:
+def _looked_at(call: Call, job: JobRow) -> str:
     """Look at one job of many; a sentence where that failed."""
     try:
-        poll_run(call.runtime, job, project, functools.partial(free_get, call))
+        poll_run(call.runtime, job, functools.partial(free_get, call))
     except ToolError as error:
         return f"Job {job.id} could not be looked at: {error.message}"
     return ""
@@ -10077,7 +9882,7 @@ class UsageResult(NamedTuple):
         )
 
 
-def _usage_warnings(sums: Mapping[str, Json], states: Sequence[CapState]) -> list[str]:
+def _usage_warnings(sums: Mapping[str, Json], caps: Sequence[Cap]) -> list[str]:
     """What the sums do not cover, and which caps are nearly used up."""
     unknown, computed = sums["calls_cost_unknown"], sums["calls_cost_computed"]
     bound = "The cost is a lower bound: calls that failed or are on their way may be billed"
@@ -10085,25 +9890,24 @@ def _usage_warnings(sums: Mapping[str, Json], states: Sequence[CapState]) -> lis
     if computed:
         bound += f"; {counted(computed, 'cost')} computed from documented prices"
     near = [
-        f"{state.cap.name} is used up to {CAP_WARNING:.0%} or more."
-        for state in states
-        if state.cap.window != "call"
-        and state.spent_nano + state.reserved_nano >= CAP_WARNING * state.cap.limit_nano
+        f"{cap.name} is used up to {CAP_WARNING:.0%} or more."
+        for cap in caps
+        if cap.window != "call"
+        and cap.spent_nano + cap.reserved_nano >= CAP_WARNING * cap.limit_nano
     ]
     return [f"{bound}.", *near] if sums["errors"] or unknown else near
 
 
-def _cap_info(state: CapState) -> dict[str, Json]:
+def _cap_info(cap: Cap) -> dict[str, Json]:
     """A cap and what counts against it now, in USD."""
-    cap, used = state.cap, state.spent_nano + state.reserved_nano
     return {
         "name": cap.name,
         "scope": cap.scope or "all projects",
         "window": cap.window,
         "cap_usd": usd_text(cap.limit_nano),
-        "spent_usd": usd_text(state.spent_nano),
-        "reserved_usd": usd_text(state.reserved_nano),
-        "left_usd": usd_text(max(0, cap.limit_nano - used)),
+        "spent_usd": usd_text(cap.spent_nano),
+        "reserved_usd": usd_text(cap.reserved_nano),
+        "left_usd": usd_text(max(0, cap.limit_nano - cap.spent_nano - cap.reserved_nano)),
     }
 
 
@@ -10121,7 +9925,7 @@ def do_usage(call: Call, args: UsageArgs) -> UsageResult:
     checked_span(args, "since", "until")
     with call.store.reading() as db:
         groups = usage_report(db, args.group_by, args.project, args.since, args.until)
-        states = [cap_state(db, cap) for cap in caps_of(db, call.settings, args.project)]
+        caps = [with_state(db, cap) for cap in caps_of(db, call.settings, args.project)]
     measures = ["calls", "errors", "input_tokens", "output_tokens", "total_tokens", "cost_nano_usd"]
     measures += ["cost_usd", "calls_cost_computed", "calls_cost_unknown"]
     totals = {name: sum(group[name] for group in groups if name != "cost_usd") for name in measures}
@@ -10139,8 +9943,8 @@ def do_usage(call: Call, args: UsageArgs) -> UsageResult:
         since=args.since,
         until=args.until,
         limit=args.limit,
-        warnings=[*_usage_warnings(totals, states), *call.warnings],
-        caps=list(map(_cap_info, states)),
+        warnings=[*_usage_warnings(totals, caps), *call.warnings],
+        caps=list(map(_cap_info, caps)),
     )
     at, limit = None if by_day else first, call.settings.max_result_chars
     rest = functools.partial(again, "usage", args)
@@ -14586,13 +14390,9 @@ def _check_data(runtime: Runtime) -> Iterator[Finding]:
         reason = f" ({error.strerror or error})"
         yield Finding("data folder", False, one_line(settings.data_dir, 60), repair + reason)
     else:
-        health = database_health(settings)
-        size = f"{(health.size_bytes or 0) / 1e6:.1f} MB, journal {health.journal_mode}"
-        told = f"sound, revision {health.revision}, {size}"
-        told = "none yet; the first call makes it" if health.size_bytes is None else told
-        told = "cannot be used" if health.problem else told
-        yield Finding("database", not health.problem, told, health.problem)
-    if database_exists(settings):
+        problem, seen = runtime.store.health()
+        yield Finding("database", not problem, seen or "cannot be used", problem)
+    if runtime.store.has_file():
         try:
             with runtime.store.reading() as db:
                 count = len(running_jobs(db, None, 1000))

@@ -61,7 +61,8 @@ def fill(settings: pro.Settings, combination: pro.Combination, rows: int) -> Non
         vector, created_at, model, dimensions, encoding)
         VALUES (?, 'text', ?, 0, ?, ?, ?, ?, ?, ?, ?)"""
     with pro.Store(settings).writing() as db:
-        number, now = pro.ensure_project(db, pro.DEFAULT_PROJECT), pro.now_text()
+        number, now = 1, "2026-05-01 10:00:00.000000"
+        db.execute("INSERT INTO projects VALUES (?, ?, ?)", (number, pro.DEFAULT_PROJECT, now))
         for row in range(rows):
             text, vector = f"{row} {TEXT}", vector_of(combination, luck)
             values = (number, f"t:{row}", text, pro.text_hash(text), vector, now)

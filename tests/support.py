@@ -59,6 +59,8 @@ __all__ = [
     "WithFolder",
     "cancel",
     "desk",
+    "inserted",
+    "new_chat",
     "pro",
     "request",
     "script",
@@ -81,6 +83,30 @@ def plain_cosine(a: bytes, b: bytes) -> float:
     dot = sum(x * y for x, y in zip(left, right, strict=True))
     norms = sum(x * x for x in left) * sum(y * y for y in right)  # below 2**53: exact as a float
     return dot / math.sqrt(norms) if norms else 0.0
+
+
+def inserted(db: sqlite3.Connection, table: str, **columns: Any) -> int:
+    """A row that a test brings along; its id. A name of a project stands for its id."""
+    at = "2026-05-01 10:00:00.000000"
+    if "project" in columns:
+        name = columns.pop("project")
+        values = (time.time_ns(), name, at[:19])
+        db.execute("INSERT OR IGNORE INTO projects (id, name, created_at) VALUES (?, ?, ?)", values)
+        found = db.execute("SELECT id FROM projects WHERE name = ?", (name,)).fetchone()
+        columns["project_id"] = found[0]
+    for name in ("created_at", "updated_at") if table == "chats" else ():
+        columns.setdefault(name, at)
+    sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES (:{', :'.join(columns)})"  # noqa: S608 - a test's own
+    return db.execute(sql, columns).lastrowid or 0
+
+
+def new_chat(db: sqlite3.Connection, project: str, user: str = "q", assistant: str = "a") -> int:
+    """A chat of one turn that a test brings along; its id."""
+    chat = inserted(db, "chats", project=project, title="a chat")
+    for role, content in (("user", user), ("assistant", assistant)):
+        row = {"chat_id": chat, "role": role, "content": content, "created_at": "2026-05-01 10:00"}
+        inserted(db, "chat_messages", **row)
+    return chat
 
 
 class Desk:
@@ -496,9 +522,16 @@ class WithFolder(unittest.TestCase):
         with contextlib.closing(sqlite3.connect(self.path, timeout=WAIT_S)) as db, db:
             return db.execute(statement, values).fetchall()
 
-    def project(self, name: str = "demo") -> int:
+    def project(self, name: str = "demo") -> None:
+        """Have a project; its first use also makes the file."""
         with self.store.writing() as db:
-            return pro.ensure_project(db, name)
+            values = (time.time_ns(), name, "2026-05-01 10:00:00")
+            db.execute("INSERT OR IGNORE INTO projects VALUES (?, ?, ?)", values)
+
+    def health(self) -> tuple[str, str]:
+        """What is wrong with the file, and what a look at it shows."""
+        found: tuple[str, str] = pro.Store(pro.Settings(data_dir=str(self.folder))).health()
+        return found
 
     def refused(self, store: pro.Store | None = None, *, writing: bool = False) -> pro.ToolError:
         """The error of a first use."""
@@ -508,6 +541,6 @@ class WithFolder(unittest.TestCase):
             self.fail("was not refused")
         return caught.exception
 
-    def chat(self, project: int, chat_id: int | None = None, user: str = "q") -> int | None:
+    def chat(self, user: str = "q") -> int:
         with self.store.writing() as db:
-            return pro.store_turn(db, project, chat_id, "title", pro.Turn(user, "a"))
+            return new_chat(db, "demo", user)

@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 from fake_perplexity import Answer
-from support import WAIT_S, Background, Desk, desk, pro
+from support import WAIT_S, Background, Desk, desk, inserted, pro
 
 
 def statuses(owner: Desk) -> list[str]:
@@ -31,7 +31,7 @@ def wait_until(condition: Any, what: str) -> None:
 def assert_stored_later(case: unittest.TestCase, owner: Desk, number: int, words: str) -> None:
     """Now that storage works again it takes an answer over from memory, and its cost once."""
     owner.ok("usage")
-    case.assertFalse(owner.runtime.store.is_late())
+    case.assertFalse(owner.runtime.store.late)
     case.assertIn(words, owner.ok("jobs", action="result", job_id=number)["answer"])
     case.assertEqual(statuses(owner), ["ok"])
 
@@ -658,14 +658,15 @@ class BackgroundRuns(unittest.TestCase):
             owner.ok("research", query="q")
             owner.fake.finish_all()
             with owner.runtime.store.writing() as db:
-                self.assertTrue(pro.take_lease(db, "observer", "somebody else", 60))
+                other = {"name": "observer", "owner": "another", "until": time.time() + 60}
+                inserted(db, "observer_lease", **other)
             self.assertEqual(pro.observe(owner.runtime), 0)
             self.assertEqual(owner.events(), [])
 
     def test_an_observer_without_a_database_makes_none(self) -> None:
         with desk() as owner:
             self.assertEqual(pro.observe(owner.runtime), 0)
-            self.assertFalse(pro.database_exists(owner.settings))
+            self.assertFalse(Path(owner.folder, "data").exists())
 
     def test_filters_reach_the_run_and_warn(self) -> None:
         with desk() as owner:

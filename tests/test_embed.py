@@ -20,7 +20,17 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from fake_perplexity import Answer, FakePerplexity, Seen
-from support import IMPORT, ROOT, WAIT_S, Background, Desk, plain_cosine, pro
+from support import (
+    IMPORT,
+    ROOT,
+    WAIT_S,
+    Background,
+    Desk,
+    inserted,
+    new_chat,
+    plain_cosine,
+    pro,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -253,25 +263,22 @@ class EmbedTest(unittest.TestCase):
 
     def new_chat(self, user: str, assistant: str, project: str = "default") -> int:
         with self.runtime.store.writing() as db:
-            number = pro.ensure_project(db, project)
-            chat = pro.store_turn(db, number, None, "a chat", pro.Turn(user, assistant))
-        assert chat is not None
-        return chat
+            return new_chat(db, project, user, assistant)
 
     def new_job(self, text: str | None, status: str = "completed", **more: Any) -> int:
         with self.runtime.store.writing() as db:
-            job = pro.JobRow(
-                id=0,
-                project_id=pro.ensure_project(db, "default"),
+            return inserted(
+                db,
+                "research_jobs",
+                project="default",
                 query="q",
                 depth="medium",
                 response_id=f"resp_{time.monotonic_ns()}",
                 status=status,
-                started_at=pro.now_text(),
+                started_at="2026-05-01 10:00:00.000000",
                 result_text=text,
                 **more,
             )
-            return pro.add_job(db, job)
 
     @contextlib.contextmanager
     def in_background(self, work: Callable[[], Any]) -> Iterator[list[Any]]:
@@ -448,7 +455,7 @@ class Indexing(EmbedTest):
         self.new_chat("three", "four")
         self.run_embed(action="index", source="chat")
         with self.runtime.store.writing() as db:
-            pro.delete_chat(db, pro.project_id(db, "default") or 0, chat)
+            db.execute("DELETE FROM chats WHERE id = ?", (chat,))
         self.assertEqual(self.run_embed(action="status")["groups"][0]["chunks"], 2)
         self.assertEqual({hit["text"] for hit in self.search("one")["hits"]}, {"three", "four"})
 
@@ -736,7 +743,7 @@ class Batches(EmbedTest):
         with self.in_background(lambda: self.run_embed(**index)) as ended:
             self.fake.wait_for(ROUTE, 1)
             with self.runtime.store.writing() as db:
-                pro.delete_project(db, "gone")
+                db.execute("DELETE FROM projects WHERE name = 'gone'")
             gate.set()
         found = ended[0]
         self.assertEqual((found["embedded_items"], found["skipped_items"]), (0, 2))
@@ -751,7 +758,7 @@ class Batches(EmbedTest):
         with self.in_background(lambda: self.run_embed(action="index", source="chat")) as ended:
             self.fake.wait_for(ROUTE, 1)
             with self.runtime.store.writing() as db:
-                pro.delete_chat(db, pro.project_id(db, "default") or 0, gone)
+                db.execute("DELETE FROM chats WHERE id = ?", (gone,))
             gate.set()
         found = ended[0]
         self.assertEqual((found["embedded_items"], found["skipped_items"]), (2, 2))
@@ -828,7 +835,7 @@ class Budgets(EmbedTest):
         with self.in_background(lambda: self.index(("c", "d"), **given)) as ended:
             self.fake.wait_for(ROUTE, 2)
             with self.runtime.store.writing() as db:
-                pro.delete_project(db, "gone")
+                db.execute("DELETE FROM projects WHERE name = 'gone'")
             gate.set()
         self.assertEqual((ended[0]["embedded_chunks"], ended[0]["remaining"]), (0, 0))
         self.assertEqual(self.chunks(), [])

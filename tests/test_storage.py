@@ -20,8 +20,18 @@ from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from fake_perplexity import FakePerplexity
-from support import IMPORT, ROOT, WAIT_S, Desk, WithFolder, desk, pro
+from fake_perplexity import Answer, FakePerplexity
+from support import (
+    IMPORT,
+    ROOT,
+    WAIT_S,
+    Background,
+    Desk,
+    WithFolder,
+    desk,
+    inserted,
+    pro,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +82,10 @@ def schema(path: Path) -> dict[str, str]:
     with raw(path) as db:
         rows = db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
         return {name: re.sub(r"\s+", "", sql) for name, sql in rows}
+
+
+def names_in(db: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in db.execute("SELECT name FROM projects")]
 
 
 def mode_of(path: Path) -> int:
@@ -158,8 +172,7 @@ class Adoption(WithFolder):
             with self.subTest(revision=revision):
                 self.setUp()
                 self.place(revision)
-                with self.store.writing() as db:
-                    pro.ensure_project(db, "after")
+                self.project("after")
                 backup = self.folder / f"backup-{revision}.db"
                 self.assertEqual(contents(backup), contents(old_file(revision)))
                 self.assertEqual(schema(backup), schema(old_file(revision)))
@@ -213,11 +226,10 @@ class Adoption(WithFolder):
                 "started_at, usage_recorded) VALUES (1, 'q', 'medium', 'resp_x', 'queued', "
                 "'2026-12-01 10:00:00.000000', 0)"
             )
-        with self.store.reading() as db:
-            job = pro.job_row(db, 1, 4)
-        assert job is not None
-        self.assertEqual((job.id, job.tool, job.sources), (4, None, []))
-        self.assertEqual(job.started_at, "2026-12-01T10:00:00.000000Z")
+        (project,) = [name for number, name, _ in contents(self.path)["projects"] if number == 1]
+        (job,) = self.tool("jobs", action="list", project=project, limit=1)["jobs"]
+        self.assertEqual((job["job_id"], job["tool"]), (4, "perplexity_research"))
+        self.assertEqual(job["started_at"], "2026-12-01T10:00:00.000000Z")
 
     def test_old_chats_jobs_and_vectors_are_found(self) -> None:
         self.place("0005")
@@ -236,7 +248,10 @@ class Adoption(WithFolder):
 
     def test_eight_processes_adopt_one_file_once(self) -> None:
         self.place("0002")
-        code = "with store.writing() as db:\n    pro.ensure_project(db, 'p' + sys.argv[-1])\n"
+        code = """
+with store.writing() as db:
+    db.execute("INSERT INTO projects (name) VALUES (?)", ('p' + sys.argv[-1],))
+"""
         children(code, 8, self.folder)
         backups = sorted(path.name for path in self.folder.glob("backup-*"))
         self.assertEqual(backups, ["backup-0002.db"])
@@ -269,7 +284,7 @@ class Adoption(WithFolder):
 
     def test_a_failed_migration_leaves_the_file_as_it_was(self) -> None:
         self.place("0004")
-        broken = (*pro._MIGRATIONS, ("CREATE TABLE extra (x)", "CREATE TABLE projects (x)"))
+        broken = (*pro._MIGRATIONS, "CREATE TABLE extra (x);\nCREATE TABLE projects (x);\n")
         with mock.patch.object(pro, "_MIGRATIONS", broken):
             self.assertEqual(self.refused().kind, "internal_error")
         self.assertEqual(contents(self.path), contents(old_file("0004")))
@@ -285,7 +300,7 @@ class OtherFiles(WithFolder):
             self.assertEqual(error.kind, "internal_error")
             self.assertIn(str(self.path), error.message)
             self.assertIn(words, error.message)
-        self.assertIn(words, pro.database_health(pro.Settings(data_dir=str(self.folder))).problem)
+        self.assertIn(words, self.health()[0])
         self.assertEqual(self.path.read_bytes(), before)
         self.assertEqual(mode_of(self.path), mode)
         self.assertEqual({p.name for p in self.folder.iterdir()}, {pro.DATABASE, *logs})
@@ -384,8 +399,7 @@ class OtherFiles(WithFolder):
                 self.sql(statement)
                 error = self.refused(writing=True)
                 self.assertIn("a trigger or a view", error.message)
-                health = pro.database_health(pro.Settings(data_dir=str(self.folder)))
-                self.assertIn("a trigger or a view", health.problem)
+                self.assertIn("a trigger or a view", self.health()[0])
 
     def test_a_folder_in_the_files_place_is_named(self) -> None:
         self.path.mkdir()
@@ -403,10 +417,11 @@ class OtherFiles(WithFolder):
     def test_a_data_folder_that_cannot_be_is_named(self) -> None:
         (self.folder / "file").touch()
         for folder in (f"{self.folder}/file/below", "relative", "", "~nobody-has-it/x", "/a\0b"):
-            error = self.refused(pro.Store(pro.Settings(data_dir=folder)))
+            store = pro.Store(pro.Settings(data_dir=folder))
+            error = self.refused(store)
             self.assertEqual(error.kind, "internal_error")
             self.assertIn("PERPLEXITY_DATA_DIR", error.message)
-            self.assertEqual(pro.database_health(pro.Settings(data_dir=folder)).revision, None)
+            self.assertNotIn("revision", store.health()[1])
 
     def test_nothing_is_touched_before_the_first_use(self) -> None:
         pro.Store(pro.Settings(data_dir=str(self.folder / "later"))).close()
@@ -422,37 +437,32 @@ class OtherFiles(WithFolder):
         odd = self.folder / "a?b#c%20 é&mode=memory"
         store = pro.Store(pro.Settings(data_dir=str(odd)))
         with store.writing() as db:
-            pro.ensure_project(db, "x")
+            db.execute("INSERT INTO projects (name) VALUES ('x')")
         store.close()
         self.assertEqual(contents(odd / pro.DATABASE)["projects"][0][1], "x")
 
 
 class Health(WithFolder):
-    def settings(self) -> pro.Settings:
-        return pro.Settings(data_dir=str(self.folder))
-
     def test_a_look_at_nothing_makes_nothing(self) -> None:
         missing = self.folder / "none"
-        health = pro.database_health(pro.Settings(data_dir=str(missing)))
-        self.assertEqual((health.size_bytes, health.problem), (None, ""))
+        problem, seen = pro.Store(pro.Settings(data_dir=str(missing))).health()
+        self.assertEqual((problem, seen), ("", "none yet; the first call makes it"))
         self.assertFalse(missing.exists())
 
     def test_a_look_at_an_old_file_changes_nothing(self) -> None:
         self.place("0004")
         before = self.path.read_bytes()
-        health = pro.database_health(self.settings())
-        self.assertEqual(health.revision, "0004")
-        self.assertEqual((health.journal_mode, health.problem), ("delete", ""))
-        self.assertEqual(health.size_bytes, len(before))
+        size = f"{len(before) / 1e6:.1f} MB"
+        self.assertEqual(self.health(), ("", f"sound, revision 0004, {size}, journal delete"))
         self.assertEqual(self.path.read_bytes(), before)
         self.assertEqual([p.name for p in self.folder.iterdir()], [pro.DATABASE])
 
     def test_a_look_at_a_file_in_use_and_at_rest(self) -> None:
         self.project()
         for _ in range(2):
-            health = pro.database_health(self.settings())
-            self.assertEqual(health.revision, "0005")
-            self.assertEqual((health.journal_mode, health.problem), ("wal", ""))
+            problem, seen = self.health()
+            self.assertRegex(seen, r"^sound, revision 0005, .*, journal wal$")
+            self.assertEqual(problem, "")
             self.store.close()
         self.assertEqual([p.name for p in self.folder.iterdir()], [pro.DATABASE])
 
@@ -460,7 +470,7 @@ class Health(WithFolder):
         spoilt = bytearray(old_file("0005").read_bytes())
         spoilt[10 * 4096 : 11 * 4096] = os.urandom(4096)
         self.path.write_bytes(spoilt)
-        self.assertIn("damaged", pro.database_health(self.settings()).problem)
+        self.assertIn("damaged", self.health()[0])
 
 
 class FileSystem(WithFolder):
@@ -474,7 +484,7 @@ class FileSystem(WithFolder):
         shutil.copyfile(old_file("0001"), inner / pro.DATABASE)
         (inner / pro.DATABASE).chmod(0o644)
         with store.writing() as db:
-            pro.ensure_project(db, "x")
+            db.execute("INSERT INTO projects (name) VALUES ('x')")
             names = {path.name: mode_of(path) for path in inner.iterdir()}
         wanted = ("", "-wal", "-shm")
         self.assertEqual(
@@ -486,7 +496,7 @@ class FileSystem(WithFolder):
         before = os.umask(0)
         self.addCleanup(os.umask, before)
         with self.without_log("delete"), self.store.writing() as db:
-            pro.ensure_project(db, "x")
+            db.execute("INSERT INTO projects (name) VALUES ('x')")
             self.assertEqual(mode_of(Path(f"{self.path}-journal")), 0o600)
 
     @contextlib.contextmanager
@@ -513,11 +523,11 @@ class FileSystem(WithFolder):
         for how in ("delete", "locking protocol", "disk I/O error", "unable to open database file"):
             with self.subTest(how=how), self.without_log(how):
                 self.setUp()
-                project = self.project()
-                self.assertEqual(self.chat(project), 1)
+                self.assertEqual(self.chat(), 1)
                 with self.store.reading() as db:
-                    mode = db.execute("PRAGMA journal_mode").fetchone()[0]
-                    self.assertEqual((mode, pro.list_chats(db, project, 9)[1]), ("delete", 1))
+                    mode = db.execute("PRAGMA journal_mode").fetchone()
+                    count = db.execute("SELECT count(*) FROM chats").fetchone()
+                self.assertEqual((mode, count), (("delete",), (1,)))
 
     def forbid_shared_memory(self) -> None:
         """As on a network file system, the file beside the log can be neither made nor read."""
@@ -537,10 +547,10 @@ class FileSystem(WithFolder):
                 self.assertEqual(len(list(self.folder.glob("backup-*"))), int(bool(revision)))
 
     def test_a_file_in_log_mode_can_move_to_such_a_file_system(self) -> None:
-        project = self.project()
+        self.project()
         self.store.close()
         self.forbid_shared_memory()
-        self.assertEqual(self.chat(project), 1)
+        self.assertEqual(self.chat(), 1)
 
     def test_nobody_can_hinder_the_switch_to_the_log(self) -> None:
         path, seen = self.path, []
@@ -588,7 +598,7 @@ class FileSystem(WithFolder):
             self.assertEqual(count, (11,))
 
     def test_a_full_disk_is_said_and_breaks_nothing(self) -> None:
-        project = self.project()
+        self.project()
         self.store.close()
         connect = sqlite3.connect
 
@@ -598,10 +608,10 @@ class FileSystem(WithFolder):
             return db
 
         with mock.patch("sqlite3.connect", small), self.assertRaises(pro.ToolError) as caught:
-            self.chat(project, user="x" * 1_000_000)
+            self.chat("x" * 1_000_000)
         self.assertEqual(caught.exception.kind, "internal_error")
         self.assertIn("disk is full", caught.exception.message)
-        self.assertEqual(self.chat(project), 1)
+        self.assertEqual(self.chat(), 1)
         with self.store.reading() as db:
             self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
             messages = db.execute("SELECT count(*) FROM chat_messages").fetchone()
@@ -627,11 +637,17 @@ class FileSystem(WithFolder):
         self.assertEqual(contents(backup), contents(old_file("0005")))
 
     def test_a_file_that_cannot_be_written_is_said(self) -> None:
-        project = self.project()
+        self.project()
         self.store.close()
-        with mock.patch.object(pro, "_file_uri", lambda path, _mode: f"{path.as_uri()}?mode=ro"):
+        connect = sqlite3.connect
+
+        def read_only(address: str, **values: Any) -> sqlite3.Connection:
+            db: sqlite3.Connection = connect(address.replace("mode=rw", "mode=ro"), **values)
+            return db
+
+        with mock.patch("sqlite3.connect", read_only):
             with self.assertRaises(pro.ToolError) as caught:
-                self.chat(project)
+                self.chat()
             self.assertEqual(caught.exception.kind, "internal_error")
             self.assertIn("cannot be written", caught.exception.message)
             with self.store.reading() as db:
@@ -648,8 +664,8 @@ class FileSystem(WithFolder):
             self.assertEqual(read["messages_total"], 4)
             self.assertEqual(self.tool("usage")["totals"]["calls"], 17)
             self.assertEqual(self.tool("jobs", action="list", project="geo")["jobs_total"], 2)
-            health = pro.database_health(pro.Settings(data_dir=str(self.folder)))
-            self.assertEqual((health.problem, health.revision), ("", "0005"))
+            problem, seen = self.health()
+            self.assertEqual((problem, "revision 0005" in seen), ("", True))
             self.assertIn(self.refused(writing=True).kind, {"internal_error"})
         self.assertEqual(contents(self.path), before)
 
@@ -674,8 +690,8 @@ class FileSystem(WithFolder):
 
     def test_a_file_removed_meanwhile_is_made_anew(self) -> None:
         for endings in (("",), ("", "-wal", "-shm")):
-            project = self.project("first")
-            self.assertIsNotNone(self.chat(project))
+            self.project("first")
+            self.chat()
             for ending in endings:
                 Path(f"{self.path}{ending}").unlink()
             self.project("second")
@@ -702,15 +718,13 @@ class FileSystem(WithFolder):
         self.assertTrue((self.folder / "backup-0004.db").exists())
 
     def test_the_log_does_not_grow_without_end_while_others_are_idle(self) -> None:
-        project = self.project()
+        self.project()
         idle = [self.new_store() for _ in range(4)]
         for store in idle:
             with store.reading():
                 pass
         for _ in range(150):
-            with self.store.writing() as db:
-                turn = pro.Turn("q" * 30_000, "a" * 30_000)
-                pro.store_turn(db, project, None, "t", turn)
+            self.chat("q" * 60_000)
         self.assertLess(Path(f"{self.path}-wal").stat().st_size, 6_000_000)
         self.assertGreater(self.path.stat().st_size, 6_000_000)
 
@@ -731,7 +745,7 @@ class Sharing(WithFolder):
             error = self.refused(patient, writing=True)
             waited = time.monotonic() - start
             with patient.reading() as reader:
-                self.assertEqual(len(pro.list_projects(reader)), 1)
+                self.assertEqual(names_in(reader), ["demo"])
         self.assertEqual(error.kind, "storage_busy")
         self.assertIn(str(self.path), error.message)
         self.assertGreater(waited, 0.2)
@@ -780,8 +794,9 @@ class Sharing(WithFolder):
         code = """
 for turn in range(50):
     with store.writing() as db:
-        project = pro.ensure_project(db, "shared")
-        pro.add_event(db, pro.Event("t" + sys.argv[-1], "agent", "ok", "shared", project))
+        values = "('2026-05-01 10:00:00.000000', ?, 'agent', 'ok', 'none')"
+        sql = "INSERT INTO usage_events (created_at, tool, api, status, cost_source) VALUES "
+        db.execute(sql + values, ("t" + sys.argv[-1],))
 """
         children(code, 8, self.folder)
         with self.store.reading() as db:
@@ -790,16 +805,15 @@ for turn in range(50):
         self.assertEqual([group["calls"] for group in groups], [50] * 8)
 
     def test_thirty_two_threads_write_and_read(self) -> None:
-        project = self.project()
+        self.project()
         failures: list[BaseException] = []
 
         def use() -> None:
             try:
                 for _ in range(10):
-                    with self.store.writing() as db:
-                        pro.store_turn(db, project, None, "t", pro.Turn("q", "a"))
+                    self.chat()
                     with self.store.reading() as db:
-                        pro.list_chats(db, project, 5)
+                        db.execute("SELECT * FROM chats").fetchall()
             except BaseException as error:  # noqa: BLE001 - shown by the assertion below
                 failures.append(error)
 
@@ -809,26 +823,24 @@ for turn in range(50):
         for thread in threads:
             thread.join(WAIT_S)
         self.assertEqual(failures, [])
-        with self.store.reading() as db:
-            self.assertEqual(pro.list_chats(db, project, 1)[1], 320)
+        self.assertEqual(self.sql("SELECT count(*) FROM chats"), [(320,)])
 
     def test_a_writer_that_fails_leaves_nothing_and_lets_the_next_one_in(self) -> None:
         for error in (ValueError("x"), pro.Cancelled(), pro.ToolError("not_found", "x")):
             with self.assertRaises(type(error)) as caught, self.store.writing() as db:
-                pro.ensure_project(db, "half")
+                db.execute("INSERT INTO projects (name) VALUES ('half')")
                 raise error
             self.assertIs(caught.exception, error)
-        with self.store.reading() as db:
-            self.assertEqual(pro.list_projects(db), [])
+        self.assertEqual(self.projects(), [])
 
     def test_a_reader_sees_one_state_and_cannot_write(self) -> None:
         self.project("one")
         with self.store.reading() as db:
-            self.assertEqual(len(pro.list_projects(db)), 1)
+            self.assertEqual(names_in(db), ["one"])
             self.project("two")
-            self.assertEqual(len(pro.list_projects(db)), 1)
+            self.assertEqual(names_in(db), ["one"])
         with self.assertRaises(pro.ToolError), self.store.reading() as db:
-            pro.ensure_project(db, "three")
+            db.execute("INSERT INTO projects (name) VALUES ('three')")
 
     def test_opening_the_file_again_keeps_the_locks_of_this_process(self) -> None:
         # Closing any descriptor of a file drops all locks that the process holds on it.
@@ -843,18 +855,18 @@ for turn in range(50):
             with second.reading():
                 pass
             second.close()
-            pro.database_health(pro.Settings(data_dir=str(self.folder)))
+            self.health()
             command = [sys.executable, "-c", taken, str(self.path)]
             done = subprocess.run(command, capture_output=True, timeout=WAIT_S, check=False)
         self.assertIn(b"database is locked", done.stderr)
 
     def test_what_was_written_before_a_kill_is_there(self) -> None:
-        code = """
-project = None
+        code = f"""
+sys.path.insert(0, {str(ROOT / "tests")!r})
+from support import new_chat
 for turn in range(200):
     with store.writing() as db:
-        project = pro.ensure_project(db, "demo")
-        pro.store_turn(db, project, None, "t", pro.Turn("q" * 5000, "a" * 5000))
+        new_chat(db, "demo", "q" * 5000, "a" * 5000)
     print(turn, flush=True)
 """
         for journal in ("wal", "delete"):
@@ -870,11 +882,10 @@ for turn in range(200):
                     with self.store.reading() as db:
                         self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
                         self.assertEqual(db.execute("PRAGMA journal_mode").fetchone(), (journal,))
-                        project = pro.project_id(db, "demo")
-                        assert project is not None
-                        chats, total = pro.list_chats(db, project, 500)
-                    self.assertGreater(total, killed_after)
-                    self.assertEqual({chat.message_count for chat in chats}, {2})
+                        chats = db.execute("SELECT count(*) FROM chat_messages GROUP BY chat_id")
+                        counts = chats.fetchall()
+                    self.assertGreater(len(counts), killed_after)
+                    self.assertEqual(set(counts), {(2,)})
 
     def _kill(self, code: str, after: int) -> None:
         """Run a writer and kill it while it writes, once it has reported so many writes."""
@@ -897,7 +908,7 @@ for turn in range(200):
 
 class Secrecy(WithFolder):
     def test_a_failing_statement_tells_nothing_of_what_was_stored(self) -> None:
-        project = self.project()
+        self.project()
         self.store.close()
 
         class Failing(sqlite3.Connection):
@@ -908,13 +919,12 @@ class Secrecy(WithFolder):
 
         failing = functools.partial(sqlite3.connect, factory=Failing)
         with mock.patch("sqlite3.connect", failing), self.assertRaises(pro.ToolError) as caught:
-            self.chat(project, user=SECRET)
+            self.chat(SECRET)
         error = caught.exception
         self.assertEqual(error.kind, "internal_error")
         self.assertIn(str(self.path), error.message)
         self.assertNotIn(SECRET, "".join(traceback.format_exception(error)))
-        with self.store.reading() as db:
-            self.assertEqual(pro.list_chats(db, project, 1), ([], 0))
+        self.assertEqual(self.sql("SELECT * FROM chats"), [])
 
     def test_what_cannot_be_bound_is_an_error_of_this_program_too(self) -> None:
         for value in (2**70, "\ud83d", object()):
@@ -923,21 +933,20 @@ class Secrecy(WithFolder):
             self.assertEqual(caught.exception.kind, "internal_error")
 
     def test_text_that_was_spoilt_outside_does_not_appear_in_the_error(self) -> None:
-        project = self.project()
-        self.chat(project)
+        self.chat()
         with raw(self.path) as db:
             db.execute("UPDATE chats SET title = CAST(x'ff41' || ? AS TEXT)", (SECRET,))
-        with self.assertRaises(pro.ToolError) as caught, self.store.reading() as db:
-            pro.list_chats(db, project, 1)
-        self.assertNotIn(SECRET, "".join(traceback.format_exception(caught.exception)))
+        outcome = pro.run_tool(self.call("chat"), {"action": "list", "project": "demo"})
+        self.assertEqual(outcome.kind, "internal_error")
+        self.assertNotIn(SECRET, repr(outcome))
 
 
 class Projects(WithFolder):
     def test_a_project_is_made_once_and_its_time_is_shown(self) -> None:
-        self.assertEqual(self.project("a"), self.project("a"))
-        self.assertNotEqual(self.project("a"), self.project("b"))
-        self.assertNotEqual(self.project("a"), self.project("A"))
-        listed = self.tool("projects", action="list")["projects"]
+        with desk() as owner:
+            for name in "aabA":
+                owner.ok("search", query=name, project=name)
+            listed = owner.ok("projects", action="list")["projects"]
         self.assertEqual([row["name"] for row in listed], ["A", "a", "b"])
         self.assertRegex(listed[0]["created_at"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
 
@@ -1010,155 +1019,134 @@ class Projects(WithFolder):
         self.assertEqual(found["projects"][0]["daily_usd"], "1.5")
 
     def test_ids_are_never_used_again(self) -> None:
-        ids: list[tuple[int, int | None, int]] = []
-        for _ in range(3):
-            project = self.project()
-            with self.store.writing() as db:
-                job = pro.add_job(db, new_job(project))
-            chat = self.chat(project)
-            ids.append((project, chat, job))
-            with self.store.writing() as db:
-                assert chat is not None
-                self.assertEqual(pro.delete_chat(db, project, chat), 2)
-                pro.delete_project(db, "demo")
-        self.assertEqual(len({project for project, _, _ in ids}), 3)
-        self.assertEqual([(chat, job) for _, chat, job in ids], [(1, 1), (2, 2), (3, 3)])
+        ids: list[tuple[int, int, int]] = []
+        with desk() as owner:
+            for n in range(3):
+                send = {"action": "send", "title": "t", "message": f"{n}", "project": "demo"}
+                chat = owner.ok("chat", **send)["chat_id"]
+                job = owner.ok("research", query=f"{n}", project="demo")["job_id"]
+                with owner.runtime.store.reading() as db:
+                    (project,) = db.execute("SELECT id FROM projects WHERE name='demo'").fetchone()
+                ids.append((project, chat, job))
+                for tool, named in (("jobs", {"job_id": job}), ("chat", {"chat_id": chat})):
+                    action = "delete" if tool == "chat" else "result"
+                    owner.fake.finish_all()
+                    owner.ok(tool, action=action, project="demo", confirm=True, **named)
+                owner.ok("projects", action="delete", project="demo", confirm=True)
+        for kind in zip(*ids, strict=True):
+            self.assertEqual(sorted(set(kind)), list(kind))
 
     def test_what_is_on_its_way_to_a_deleted_project_goes_nowhere(self) -> None:
-        gone = self.project("gone")
-        with self.store.writing() as db:
-            opened = pro.Event("t", "agent", project_name="gone", project_id=gone)
-            event = pro.open_event(db, opened)
-            pro.delete_project(db, "gone")
-            pro.ensure_project(db, "next")
-            self.assertNotEqual(pro.ensure_project(db, "gone"), gone)
-            settled = pro.Event("t", "agent", "ok", "gone", gone, cost_nano_usd=7)
-            pro.settle_event(db, event, settled)
-            self.assertIsNone(pro.store_turn(db, gone, None, "t", pro.Turn("q", "a")))
-            row = db.execute("SELECT project_id, project_name, cost_nano_usd FROM usage_events")
-            self.assertEqual(row.fetchall(), [(None, "gone", 7)])
-
-
-def paid(request_id: str | None = None, **values: Any) -> pro.Event:
-    event = pro.Event("perplexity_ask", "agent", "ok", request_id=request_id)
-    return event._replace(**{"cost_nano_usd": 5, "cost_source": "reported", **values})
+        send: dict[str, Any] = {"action": "send", "title": "t", "message": "m", "project": "gone"}
+        with desk() as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            sent = Background(owner, "chat", **send)
+            owner.fake.wait_for("POST /v1/agent", 1)
+            owner.ok("projects", action="delete", project="gone", confirm=True)
+            owner.ok("search", query="q", project="next")
+            owner.ok("search", query="q", project="gone")
+            gate.set()
+            told = sent.join().structured
+            (event,) = [event for event in owner.events() if event["api"] == "agent"]
+            self.assertEqual((event["project_id"], event["project_name"]), (None, "gone"))
+            self.assertEqual(told["usage"]["cost_usd"], pro.usd_text(event["cost_nano_usd"]))
+            self.assertIn("not_saved", str(told["warnings"]))
+            for name in ("gone", "next"):
+                self.assertEqual(owner.ok("chat", action="list", project=name)["chats"], [])
 
 
 class Ledger(WithFolder):
-    def events(self, columns: str) -> list[tuple[Any, ...]]:
-        with self.store.reading() as db:
-            return db.execute(f"SELECT {columns} FROM usage_events ORDER BY id").fetchall()  # noqa: S608 - a test's own
-
-    def test_an_event_has_every_column_of_the_table(self) -> None:
-        with self.store.reading() as db:
-            columns = [row[1] for row in db.execute("PRAGMA table_info(usage_events)")]
-        self.assertEqual({"id", *pro.Event._fields}, set(columns))
-
-    def test_an_open_event_is_interrupted_and_its_cost_unknown_until_settled(self) -> None:
+    def add(self, **columns: Any) -> None:
+        """An event that was written from outside."""
+        usual = {
+            "tool": "perplexity_ask",
+            "api": "agent",
+            "status": "ok",
+            "cost_source": "reported",
+        }
+        usual["created_at"] = "2026-05-01 10:00:00.000000"
         with self.store.writing() as db:
-            number = pro.open_event(db, paid("resp_1"))
-        (opened,) = self.events("status, cost_nano_usd, cost_source, created_at")
-        self.assertEqual(opened[:3], ("interrupted", 0, "none"))
-        with self.store.writing() as db:
-            pro.settle_event(db, number, paid("resp_1", model="m", latency_ms=9))
-        rows = self.events("id, status, cost_nano_usd, cost_source, model, latency_ms, created_at")
-        self.assertEqual(rows, [(number, "ok", 5, "reported", "m", 9, opened[3])])
+            inserted(db, "usage_events", **{**usual, **columns})
 
-    def test_an_id_that_is_repeated_is_kept_once_and_every_cost_counts(self) -> None:
-        with self.store.writing() as db:
-            for api in ("search", "agent"):
-                number = pro.open_event(db, paid(api=api))
-                pro.settle_event(db, number, paid("req_1", api=api))
-                pro.add_event(db, paid("req_1", api=api))
-                pro.add_event(db, paid("req_1", api=api, status="failed"))
-        self.assertEqual(self.tool("usage")["totals"]["cost_nano_usd"], 30)
-        rows = self.events("status, request_id")
-        self.assertEqual(rows, [("ok", "req_1"), ("ok", None), ("failed", "req_1")] * 2)
+    def test_an_event_is_interrupted_at_an_unknown_cost_until_its_reply_is_there(self) -> None:
+        with desk() as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            sent = Background(owner, "ask", query="q")
+            owner.fake.wait_for("POST /v1/agent", 1)
+            (opened,) = owner.events()
+            gate.set()
+            told = sent.join().structured
+            (ended,) = owner.events()
+        names = ("status", "cost_nano_usd", "cost_source", "currency")
+        self.assertEqual([opened[name] for name in names], ["interrupted", 0, "none", "USD"])
+        self.assertEqual((ended["id"], ended["created_at"]), (opened["id"], opened["created_at"]))
+        self.assertEqual((ended["status"], ended["cost_source"]), ("ok", "reported"))
+        self.assertEqual(pro.usd_text(ended["cost_nano_usd"]), told["usage"]["cost_usd"])
+        self.assertEqual(
+            (ended["model"], ended["request_id"]), (told["model"], told["response_id"])
+        )
+        self.assertGreaterEqual(ended["latency_ms"], 0)
 
-    def test_a_cap_and_a_reservation_too_large_to_store_are_lowered_and_never_lost(self) -> None:
-        with self.store.writing() as db:
-            pro.set_budget(db, "demo", {"day": 10**18, "month": 7, "call": None})
-            caps = [(cap.window, cap.limit_nano) for cap in pro.project_caps(db, "demo")]
-            pro.hold(db, "demo", 10**18, None)
-            (held,) = db.execute("SELECT estimate_nano FROM holds").fetchone()
-        self.assertEqual(caps, [("day", 10**15), ("month", 7)])
-        self.assertEqual(held, 10**15)
+    def test_a_row_that_is_not_the_one_opened_is_left_and_the_spend_added(self) -> None:
+        with desk() as owner:
+            gate = owner.fake.hold("POST /search")
+            sent = Background(owner, "search", query="q")
+            owner.fake.wait_for("POST /search", 1)
+            with owner.runtime.store.writing() as db:  # as in a file that was put in its place
+                db.execute("UPDATE usage_events SET created_at = '2026-01-01 10:00:00.000000'")
+            gate.set()
+            sent.join()
+            statuses = [(event["status"], event["cost_nano_usd"] > 0) for event in owner.events()]
+        self.assertEqual(statuses, [("interrupted", False), ("ok", True)])
 
-    def test_every_amount_that_can_be_set_as_a_cap_can_be_stored(self) -> None:
-        largest = pro.read_usd("1000000")
-        self.assertEqual(pro._safe(largest), largest)
-        self.assertIsNone(pro.read_usd("1000000.01"))
-
-    def test_nothing_sent_leaves_no_event(self) -> None:
-        at = pro.now_text()
-        with self.store.writing() as db:
-            number = pro.open_event(db, paid(created_at=at))
-            pro.drop_event(db, number, at)
-            settled = pro.open_event(db, paid(created_at=at))
-            pro.settle_event(db, settled, paid(created_at=at))
-            pro.drop_event(db, settled, at)  # too late: it was paid for
-        self.assertEqual(self.events("id, status"), [(settled, "ok")])
-
-    def test_settling_an_event_that_is_not_the_one_opened_adds_it(self) -> None:
-        with self.store.writing() as db:
-            pro.add_event(db, paid("other"))
-            pro.settle_event(db, 1, paid("mine"))
-            pro.settle_event(db, 99, paid("another"))
-            number = pro.open_event(db, paid())
-            pro.settle_event(db, number, paid("fourth", created_at="2026-01-01 00:00:00.000000"))
-        ids = [("other",), ("mine",), ("another",), (None,), ("fourth",)]
-        self.assertEqual(self.events("request_id"), ids)
+    def test_a_cap_too_large_to_be_summed_is_refused(self) -> None:
+        self.project("p")
+        self.tool("projects", action="budget", project="p", daily_usd="1000000")
+        cap = {"action": "budget", "project": "p", "confirm": True}
+        self.assertEqual(self.refusal("projects", daily_usd="1000000.01", **cap), "invalid_request")
+        self.assertEqual(self.tool("usage")["caps"][0]["cap_usd"], "1000000")
 
     def test_what_is_spent_a_day_follows_every_change_of_the_ledger(self) -> None:
-        with self.store.writing() as db:
-            for day, name, cost in (("01", "a", 5), ("01", "a", 6), ("02", "b", 7)):
-                at = f"2026-01-{day} 10:00:00.000000"
-                pro.add_event(db, paid(created_at=at, project_name=name, cost_nano_usd=cost))
-            db.execute("UPDATE usage_events SET cost_nano_usd = 50 WHERE cost_nano_usd = 5")
-            db.execute("UPDATE usage_events SET created_at = '2026-01-03 1' WHERE id = 2")
-            db.execute("DELETE FROM usage_events WHERE project_name = 'b'")
-            db.execute("DELETE FROM spent WHERE cost_nano = 0")
-            rows = db.execute("SELECT * FROM spent").fetchall()
+        for day, name, cost in (("01", "a", 5), ("01", "a", 6), ("02", "b", 7)):
+            at = f"2026-01-{day} 10:00:00.000000"
+            self.add(created_at=at, project_name=name, cost_nano_usd=cost)
+        self.sql("UPDATE usage_events SET cost_nano_usd = 50 WHERE cost_nano_usd = 5")
+        self.sql("UPDATE usage_events SET created_at = '2026-01-03 1' WHERE id = 2")
+        self.sql("DELETE FROM usage_events WHERE project_name = 'b'")
+        rows = self.sql("SELECT * FROM spent WHERE cost_nano <> 0")
         self.assertEqual(rows, [("2026-01-01", "a", 50), ("2026-01-03", "a", 6)])
 
     def test_what_sqlite_cannot_hold_is_stored_in_a_safe_form(self) -> None:
-        with self.store.writing() as db:
-            project = pro.ensure_project(db, "bad\udc80name")
-            odd: Any = paid(
-                "resp_\ud83d",
-                model="m\udc80\x00",
-                total_tokens=10**30,
-                input_tokens=True,
-                output_tokens=[1],
-                latency_ms=float("-inf"),
-                cost_nano_usd=10**30,
-                usage_json={"a": 1},
-                project_id=project,
-                project_name="bad\udc80name",
-            )
-            pro.settle_event(db, pro.open_event(db, odd), odd)
-            pro.add_event(db, paid(cost_nano_usd=float("inf"), tool_calls_json="\ud83d"))
-            chat = pro.store_turn(
-                db, project, None, "t\ud83d", pro.Turn("\udc80", "a\x00b", "\ud800", "m")
-            )
-            assert chat is not None
-            contents = db.execute("SELECT content FROM chat_messages ORDER BY id").fetchall()
-            self.assertEqual(contents, [("\ufffd",), ("a\x00b",)])
-        self.assertEqual(self.tool("usage")["totals"]["cost_nano_usd"], 0)
-        columns = "model, total_tokens, input_tokens, output_tokens, latency_ms, usage_json"
-        self.assertEqual(self.events(columns)[0], ("m\ufffd\x00", None, 1, None, None, None))
-        self.assertEqual(self.events("cost_nano_usd, cost_source"), [(0, "none")] * 2)
-        (linked, _) = self.events("project_id")
-        self.assertEqual(linked, (project,))
+        odd = {
+            "model": "m\udc80",
+            "usage": {
+                "input_tokens": 10**30,
+                "output_tokens": [1],
+                "total_tokens": 2**62,
+                "cost": {"currency": "USD", "total_cost": 10**30},
+            },
+        }
 
-    def test_huge_figures_never_overflow_the_report(self) -> None:
-        with self.store.writing() as db:
-            for _ in range(3):
-                pro.add_event(db, paid(total_tokens=2**62, cost_nano_usd=2**62))
-            pro.add_event(db, paid(total_tokens=10**15, cost_nano_usd=10**15))
-        totals = self.tool("usage")["totals"]
-        self.assertEqual((totals["total_tokens"], totals["cost_nano_usd"]), (10**15, 10**15))
-        self.assertEqual(totals["calls_cost_unknown"], 3)
+        def reply(seen: Any) -> Answer:
+            made = owner.fake.default(seen)
+            body = {**made.body, **odd}
+            body["output"][-1]["content"][0]["text"] = "a\ud83db"
+            return Answer(200, body)
+
+        with desk() as owner:
+            owner.fake.always("POST /v1/agent", reply)
+            send = {"action": "send", "title": "t", "message": "m"}
+            told = owner.ok("chat", **send)
+            read = owner.ok("chat", action="read", chat_id=told["chat_id"])
+            (event,) = owner.events()
+            totals = owner.ok("usage")["totals"]
+        self.assertEqual([m["content"] for m in read["messages"]], ["m", "a\ufffdb"])
+        self.assertEqual(event["model"], "m\ufffd")
+        for name in ("input_tokens", "output_tokens", "total_tokens"):
+            self.assertEqual((name, event[name]), (name, None))
+            self.assertIsNone(told["usage"][name], name)  # the result and the ledger agree
+        self.assertEqual((event["cost_nano_usd"], event["cost_source"]), (0, "none"))
+        self.assertEqual((totals["total_tokens"], totals["calls_cost_unknown"]), (0, 1))
 
 
 class Usage(WithFolder):
@@ -1173,14 +1161,19 @@ class Usage(WithFolder):
         )
         with self.store.writing() as db:
             for day, tool, project, model, cost, source, status in rows:
-                event = pro.Event(tool, "agent", status, project, model=model)
-                event = event._replace(
+                inserted(
+                    db,
+                    "usage_events",
+                    tool=tool,
+                    api="agent",
+                    status=status,
+                    project_name=project,
+                    model=model,
                     cost_nano_usd=cost,
                     cost_source=source,
                     total_tokens=None if day == "03" else 100,
                     created_at=f"2026-05-{day} 23:59:59.999999",
                 )
-                pro.add_event(db, event)
 
     def keys(self, **values: Any) -> list[str]:
         return [group["key"] for group in self.tool("usage", **values)["groups"]]
@@ -1277,21 +1270,25 @@ class Usage(WithFolder):
                 self.tool("usage", group_by=name)
         reports = [sql for sql in statements if "AS calls_cost_unknown FROM usage_events" in sql]
         plans = [self.sql(f"EXPLAIN QUERY PLAN {sql.replace('usd(', 'abs(')}") for sql in reports]
-        self.assertEqual(len(plans), 6)  # of days also the empty one
+        self.assertEqual(len(plans), 5)
         for plan in plans:
             self.assertIn("COVERING INDEX ix_usage_events_report", str(plan))
 
-    def test_cost_history_is_the_latest_known_costs_of_such_calls(self) -> None:
-        with self.store.writing() as db:
-            for cost in range(60):
-                pro.add_event(db, paid(cost_nano_usd=cost, preset="low", model=f"m{cost % 2}"))
-            pro.add_event(db, paid(cost_source="none", preset="low"))
-            pro.add_event(db, paid(cost_nano_usd=1000, model="m0"))
-            pro.add_event(db, paid(cost_nano_usd=1001, model="m1"))
-            known = pro.cost_history(db, "perplexity_ask", "low", None)
-            self.assertEqual(known, list(range(59, 9, -1)))
-            self.assertEqual(pro.cost_history(db, "perplexity_ask", None, "m0"), [1000])
-            self.assertEqual(pro.cost_history(db, "perplexity_chat", "low", None), [])
+    def test_what_the_latest_calls_of_a_kind_cost_decides_what_the_next_may(self) -> None:
+        with desk(PERPLEXITY_BUDGET_DAILY_USD="0.000000001") as owner:
+            owner.ok("usage")
+            with owner.runtime.store.writing() as db:
+                for n in range(70):
+                    row = {"tool": "perplexity_ask", "api": "agent", "status": "ok"}
+                    row.update(
+                        created_at=f"2026-05-01 10:00:{n:02}", preset="low", model=f"m{n % 2}"
+                    )
+                    cost = 9_000_000_000 if n < 20 else 1_000_000 + n  # only the last fifty count
+                    inserted(db, "usage_events", cost_nano_usd=cost, cost_source="reported", **row)
+            self.assertIn("up to 0.001500103;", owner.refused("ask", query="q", depth="low"))
+            self.assertIn("up to 0.01;", owner.refused("ask", query="q", depth="fast"))
+            send = {"action": "send", "title": "t", "message": "m", "depth": "low"}
+            self.assertIn("up to 0.02;", owner.refused("chat", **send))
 
 
 class Bounds(WithFolder):
@@ -1431,197 +1428,144 @@ class Chats(unittest.TestCase):
                 self.assertEqual(read["messages"][1]["sources"], [])
 
 
-def new_job(project: int, **values: Any) -> pro.JobRow:
-    job = pro.JobRow(
-        id=0,
-        project_id=project,
-        query="q",
-        depth="medium",
-        response_id=pro.PENDING + os.urandom(8).hex(),
-        status="queued",
-        started_at=pro.now_text(),
-    )
-    return job._replace(**values)
+class Jobs(unittest.TestCase):
+    def run_of(self, owner: Desk, **more: Any) -> dict[str, Any]:
+        started = owner.ok("research", query="q", again=True, **more)
+        return {"job_id": started["job_id"], "project": started["project"]}
 
+    def columns(self, owner: Desk, columns: str) -> list[tuple[Any, ...]]:
+        with owner.runtime.store.reading() as db:
+            return db.execute(f"SELECT {columns} FROM research_jobs ORDER BY id").fetchall()  # noqa: S608 - a test's own
 
-class Jobs(WithFolder):
-    def setUp(self) -> None:
-        super().setUp()
-        self.number = self.project()
+    def test_a_job_ends_once_with_its_event_and_its_times_in_the_old_form(self) -> None:
+        with desk() as owner:
+            job = self.run_of(owner)
+            before = self.columns(owner, "started_at, query, response_id")
+            owner.fake.finish_all()
+            ended = [owner.ok("jobs", action="result", **job) for _ in range(2)]
+            self.assertEqual(ended[0]["answer"], ended[1]["answer"])
+            self.assertEqual(ended[0]["usage"], ended[1]["usage"])
+            (event,) = owner.events()
+            self.assertEqual(pro.usd_text(event["cost_nano_usd"]), ended[0]["usage"]["cost_usd"])
+            self.assertEqual(self.columns(owner, "started_at, query, response_id"), before)
+            names = "started_at, finished_at, status, usage_recorded, cost_nano_usd"
+            (row,) = self.columns(owner, names)
+        for time_text in row[:2]:
+            self.assertRegex(time_text, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}$")
+        self.assertEqual(row[2:], ("completed", 1, event["cost_nano_usd"]))
 
-    def add(self, **values: Any) -> int:
-        with self.store.writing() as db:
-            return pro.add_job(db, new_job(self.number, **values))
+    def test_a_list_does_without_the_long_texts(self) -> None:
+        with desk() as owner:
+            job = self.run_of(owner)
+            owner.fake.finish_all()
+            owner.ok("jobs", action="result", **job)
+            listed = owner.ok("jobs", action="list")
+            self.assertEqual((listed["jobs_total"], listed["jobs"][0]["job_id"]), (1, 1))
+            self.assertNotIn("answer", listed["jobs"][0])
 
-    def job(self, number: int) -> pro.JobRow:
-        with self.store.reading() as db:
-            row = pro.job_row(db, self.number, number)
-        assert row is not None
-        return row
+    def test_running_jobs_are_looked_at_least_recently_checked_first(self) -> None:
+        with desk() as owner:
+            owner.fake.run_script(*["in_progress"] * 1000)
+            jobs = [self.run_of(owner) for _ in range(pro.MAX_REFRESH + 2)]
+            for job in jobs[:2]:
+                owner.ok("jobs", action="status", **job)
+            seen = len(owner.fake.requests)
+            listed = owner.ok("jobs", action="list", refresh=True)
+            looked = [seen.path for seen in owner.fake.requests[seen:] if seen.method == "GET"]
+            ids = [row[0] for row in self.columns(owner, "response_id")]
+        self.assertEqual(listed["not_refreshed"], 2)
+        self.assertEqual([path.rpartition("/")[2] for path in looked], ids[2:])
 
-    def finish(self, number: int, event: pro.Event | None, **values: Any) -> bool:
-        with self.store.writing() as db:
-            row = pro.job_row(db, self.number, number)
-            assert row is not None
-            return pro.finish_job(db, row._replace(**{"status": "completed", **values}), event)
+    def test_the_first_time_a_run_is_missed_is_kept_until_it_is_seen(self) -> None:
+        missing = Answer(404, {"error": {"message": "no"}})
+        with desk() as owner:
+            job = self.run_of(owner)
+            (path,) = [f"GET /v1/agent/{row[0]}" for row in self.columns(owner, "response_id")]
+            owner.fake.script(path, missing, missing)
+            for _ in range(2):
+                self.assertEqual(owner.ok("jobs", action="status", **job)["status"], "queued")
+                (first,) = self.columns(owner, "missing_since")
+            self.assertIsNotNone(first[0])
+            owner.ok("jobs", action="status", **job)
+            self.assertEqual(self.columns(owner, "missing_since"), [(None,)])
+            owner.fake.script(path, missing, missing)
+            owner.ok("jobs", action="status", **job)
+            with owner.runtime.store.writing() as db:
+                db.execute("UPDATE research_jobs SET missing_since = '2026-01-01 00:00:00.000000'")
+            self.assertEqual(owner.ok("jobs", action="status", **job)["status"], "lost")
+            self.assertEqual(self.columns(owner, "usage_recorded"), [(0,)])
+            self.assertEqual(owner.events(), [])
 
-    def test_a_job_is_read_as_it_was_stored(self) -> None:
-        now = pro.now_text()
-        job = new_job(
-            self.number,
-            **dict.fromkeys(("input_tokens", "cost_nano", "chat_id", "usage_recorded"), 7),
-            result_text="text",
-            sources_json='[{"url": "u", "ids": [2]}]',
-            started_at=now,
-            finished_at=now,
-            tool="perplexity_ask",
-            extra_json="{}",
-        )
-        with self.store.writing() as db:
-            number = pro.add_job(db, job)
-            shown = pro.iso(now)
-            self.assertEqual(
-                pro.job_row(db, self.number, number),
-                job._replace(id=number, started_at=shown, finished_at=shown),
-            )
-            stored = db.execute("SELECT started_at, finished_at FROM research_jobs").fetchone()
-            self.assertIsNone(pro.job_row(db, self.number + 1, number))
-            (listed,), total = pro.list_jobs(db, self.number, 5)
-        self.assertEqual(stored, (now, now))
-        self.assertEqual(self.job(number).sources, [{"url": "u", "ids": [2]}])
-        self.assertEqual((listed.id, total), (number, 1))
-        self.assertEqual((listed.result_text, listed.sources), (None, []))
-
-    def test_a_job_that_was_read_is_written_with_its_times_in_the_old_form(self) -> None:
-        number = self.add()
-        with self.store.writing() as db:
-            pro.claim_cancel(db, number)
-            before = db.execute("SELECT started_at, cancel_requested_at FROM research_jobs")
-            times = before.fetchall()
-        self.finish(number, None)
-        with self.store.reading() as db:
-            after = db.execute("SELECT started_at, cancel_requested_at FROM research_jobs")
-            self.assertEqual(after.fetchall(), times)
-            (finished,) = db.execute("SELECT finished_at FROM research_jobs").fetchone()
-        self.assertRegex(finished, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}$")
-
-    def test_a_job_has_every_column_of_the_table(self) -> None:
-        with self.store.reading() as db:
-            columns = {row[1] for row in db.execute("PRAGMA table_info(research_jobs)")}
-        self.assertEqual({"event_id", "told", *pro._JOB_COLUMNS}, columns)
-
-    def test_jobs_of_the_same_response_are_two(self) -> None:
-        first, second = self.add(response_id="resp_1"), self.add(response_id="resp_1")
-        self.assertNotEqual(first, second)
-        self.assertEqual(self.job(first).response_id, "resp_1")
-        self.assertTrue(self.job(second).response_id.startswith(pro.PENDING))
-
-    def test_running_jobs_come_least_recently_checked_first(self) -> None:
-        known = [self.add(response_id=f"resp_{n}") for n in range(3)]
-        waiting = self.add()
-        ended = self.add(response_id="resp_end")
-        self.finish(ended, None)
-        with self.store.writing() as db:
-            pro.note_check(db, known[0], "in_progress", "m")
-            pro.note_check(db, known[1], "in_progress", None)
-            order = [job.id for job in pro.running_jobs(db, None, 9)]
-            self.assertEqual(order, [known[2], known[0], known[1], waiting])
-            self.assertEqual(len(pro.running_jobs(db, self.number, 2)), 2)
-            self.assertEqual(pro.running_jobs(db, self.number + 1, 9), [])
-            self.assertEqual(pro.project_counts(db, self.number)["running_jobs"], 4)
-        seen = self.job(known[0])
-        self.assertEqual((seen.status, seen.model), ("in_progress", "m"))
-
-    def test_the_first_time_a_job_is_missed_is_kept_until_it_is_seen(self) -> None:
-        number = self.add()
-        with self.store.writing() as db:
-            self.assertFalse(pro.note_missing(db, number))
-        first = self.job(number).missing_since or ""
-        with self.store.writing() as db:
-            self.assertFalse(pro.note_missing(db, number))
-        self.assertEqual(self.job(number).missing_since, first)
-        self.assertLess(abs(pro.age_s(first)), WAIT_S)
-        with self.store.writing() as db:
-            db.execute("UPDATE research_jobs SET missing_since = '2026-01-01 00:00:00.000000'")
-            self.assertTrue(pro.note_missing(db, number))
-        with self.store.writing() as db:
-            pro.note_check(db, number, "in_progress", None)
-        self.assertIsNone(self.job(number).missing_since)
-
-    def test_a_job_ends_once_with_its_event(self) -> None:
-        number = self.add(response_id="resp_1")
-        self.assertTrue(self.finish(number, paid("resp_1"), result_text="r", cost_nano=5))
-        self.assertFalse(self.finish(number, paid("resp_1"), result_text="other"))
-        with self.store.writing() as db:
-            pro.note_check(db, number, "in_progress", None)
-            self.assertEqual(db.execute("SELECT count(*) FROM usage_events").fetchone()[0], 1)
-        job = self.job(number)
-        self.assertEqual((job.status, job.result_text, job.cost_nano), ("completed", "r", 5))
-        self.assertEqual((job.usage_recorded, job.finished_at is None), (1, False))
-
-    def test_a_lost_job_records_no_spend(self) -> None:
-        number = self.add()
-        self.assertTrue(self.finish(number, paid("resp_1"), status="lost"))
-        self.assertEqual(self.job(number).usage_recorded, 0)
-        with self.store.reading() as db:
-            self.assertEqual(db.execute("SELECT count(*) FROM usage_events").fetchone()[0], 0)
-
-    def test_an_unknown_status_is_a_running_one_and_all_terminal_ones_end_a_job(self) -> None:
-        for status in sorted(pro.TERMINAL_STATUSES):
-            self.assertTrue(self.finish(self.add(status="paused"), None, status=status))
-        with self.store.reading() as db:
-            self.assertEqual(pro.project_counts(db, self.number)["running_jobs"], 0)
+    def test_a_status_nobody_knows_is_a_running_one(self) -> None:
+        with desk() as owner:
+            job = self.run_of(owner, project="p")
+            with owner.runtime.store.writing() as db:
+                db.execute("UPDATE research_jobs SET status = 'paused'")
+            gone = owner.refused("projects", action="delete", project="p")
+            self.assertIn("1 job has not finished", gone)
+            for status in sorted(pro.TERMINAL_STATUSES):
+                with owner.runtime.store.writing() as db:
+                    db.execute("UPDATE research_jobs SET status = ?", (status,))
+                gone = owner.refused("projects", action="delete", project="p")
+                self.assertNotIn("not finished", gone)
+            self.assertEqual(job["project"], "p")
 
     def test_eight_processes_record_the_end_of_twenty_jobs_once(self) -> None:
-        for n in range(20):
-            self.add(response_id=f"resp_{n}")
         code = """
-won = 0
+import os
+environ = {"PERPLEXITY_API_KEY": sys.argv[2], "PERPLEXITY_BASE_URL": sys.argv[3]}
+environ.update(PERPLEXITY_DATA_DIR=sys.argv[1], PERPLEXITY_DB_BUSY_TIMEOUT="30")
+runtime = pro.Runtime(pro.read_settings(environ))
 for number in range(1, 21):
-    with store.writing() as db:
-        job = pro.job_row(db, int(sys.argv[2]), number)
-        event = pro.Event("t", "agent", "ok", request_id=job.response_id)
-        won += pro.finish_job(db, job._replace(status="completed"), event)
-print(won)
+    call = pro.Call(runtime, pro.TOOLS["perplexity_jobs"])
+    pro.run_tool(call, {"action": "status", "job_id": number})
+runtime.close()
 """
-        said = children(code, 8, self.folder, str(self.number))
-        self.assertEqual(sum(map(int, said)), 20)
-        with self.store.reading() as db:
-            self.assertEqual(db.execute("SELECT count(*) FROM usage_events").fetchone()[0], 20)
+        with desk() as owner:
+            for _ in range(20):
+                self.run_of(owner)
+            owner.fake.finish_all()
+            more = (owner.fake.key, owner.fake.url)
+            children(code, 8, Path(owner.folder, "data"), *more)
+            self.assertEqual([event["status"] for event in owner.events()], ["ok"] * 20)
+            self.assertEqual(set(self.columns(owner, "status")), {("completed",)})
 
-    def test_one_caller_may_cancel_a_running_job(self) -> None:
-        number = self.add()
-        with self.store.writing() as db:
-            claims = [pro.claim_cancel(db, number) for _ in range(2)]
-            self.assertEqual(claims, [True, False])
-            pro.release_cancel(db, number)
-            self.assertTrue(pro.claim_cancel(db, number))
-        self.finish(number, None, status="cancelled")
-        with self.store.writing() as db:
-            pro.release_cancel(db, number)
-            self.assertFalse(pro.claim_cancel(db, number))
-        self.assertIsNotNone(self.job(number).cancel_requested_at)
-
-    def test_a_job_whose_request_was_not_sent_goes(self) -> None:
-        number = self.add()
-        with self.store.writing() as db:
-            pro.drop_job(db, self.job(number))
-            self.assertIsNone(pro.job_row(db, self.number, number))
+    def test_a_run_is_cancelled_once_and_again_where_that_did_not_get_through(self) -> None:
+        with desk() as owner:
+            owner.fake.run_script(*["in_progress"] * 1000)
+            job = self.run_of(owner)
+            (path,) = [f"/v1/agent/{row[0]}/cancel" for row in self.columns(owner, "response_id")]
+            owner.fake.script(f"POST {path}", Answer(404, {"error": {"message": "no"}}))
+            cancel = {"action": "cancel", "confirm": True, **job}
+            self.assertIn("Not cancelled", owner.ok("jobs", **cancel)["message"])
+            self.assertEqual(self.columns(owner, "cancel_requested_at"), [(None,)])
+            for _ in range(2):
+                self.assertEqual(owner.ok("jobs", **cancel)["status"], "cancelling")
+            self.assertEqual(len(owner.fake.calls("POST", path)), 2)
+            self.assertNotEqual(self.columns(owner, "cancel_requested_at"), [(None,)])
 
     def test_a_lease_is_one_owners_until_it_ends_or_the_clock_was_put_back(self) -> None:
-        clock = mock.Mock(return_value=1000.0)
-        with mock.patch("time.time", clock), self.store.writing() as db:
-            self.assertTrue(pro.take_lease(db, "observer", "me", 60))
-            self.assertFalse(pro.take_lease(db, "observer", "you", 60))
-            self.assertTrue(pro.take_lease(db, "other", "you", 60))
-            clock.return_value = 1059.0
-            self.assertTrue(pro.take_lease(db, "observer", "me", 60))
-            clock.return_value = 1118.9
-            self.assertFalse(pro.take_lease(db, "observer", "you", 60))
-            clock.return_value = 1119.0
-            self.assertTrue(pro.take_lease(db, "observer", "you", 60))
+        with desk() as owner, contextlib.closing(pro.Runtime(owner.settings)) as other:
+            owner.fake.run_script(*["in_progress"] * 1000)
+            self.run_of(owner)
+            clock, life = mock.Mock(return_value=1000.0), 2 * pro.OBSERVE_EVERY_S
+
+            def looks(runtime: Any) -> bool:
+                before = len(owner.fake.requests)
+                with mock.patch("time.time", clock):
+                    pro.observe(runtime)
+                return len(owner.fake.requests) > before
+
+            self.assertTrue(looks(owner.runtime))
+            self.assertFalse(looks(other))
+            clock.return_value += life - 1
+            self.assertTrue(looks(owner.runtime))
+            clock.return_value += life - 0.1
+            self.assertFalse(looks(other))
+            clock.return_value += 0.1
+            self.assertTrue(looks(other))
             clock.return_value = 500.0
-            self.assertTrue(pro.take_lease(db, "observer", "me", 60))
+            self.assertTrue(looks(owner.runtime))
 
 
 if __name__ == "__main__":
