@@ -10016,8 +10016,7 @@ def do_help(call: Call, args: HelpArgs) -> HelpResult:
 # Threads: the main one waits for the end, since only there signals are handled · `reader` reads
 # lines and answers what needs no work · `call`, one for each call that runs: MAX_WORKERS of those
 # that go out and _LOCAL_WORKERS of those that stay here, so that no number of slow requests delays
-# the quick ones · `clock` looks at the time for all of them · `writer`, while the client is slow to
-# read · `last`, at the end.
+# the quick ones · `clock` looks at the time for all of them · `writer` · `last`, at the end.
 # Locks: the one of CallRegistry, then that of Wire. Nobody waits for anything while holding one.
 
 _BATCHES = "2025-03-26"  # the one version that has them
@@ -10038,53 +10037,32 @@ _CAPABILITIES = {"tools": {"listChanged": True}}
 _NEVER = float("inf")
 
 
-def _start(name: str, work: Callable[..., None], *args: Any) -> threading.Thread:
-    """Start a thread that no exit waits for."""
-    thread = threading.Thread(target=work, args=args, name=name, daemon=True)
-    thread.start()
-    return thread
-
-
 # ---- Output
 
 
 class Wire:
-    """Whole lines to the client, in the order of sending. Sending never waits for the client.
-
-    The sender itself writes what the descriptor takes at once, which is nearly always all of it;
-    a thread writes the rest.
-    """
+    """Whole lines to the client, in the order of sending; a thread writes, so that nobody waits."""
 
     def __init__(self, descriptor: int, key: str | None, on_gone: Callable[[], None]) -> None:
         self._secret = json_text(key or "", ascii_only=True)[1:-1]  # as it looks inside a line
-        self._descriptor = descriptor
-        self._on_gone = on_gone
-        self._lines: list[tuple[memoryview, Callable[[], None] | None]] = []  # the first in work
+        self._descriptor, self._on_gone = descriptor, on_gone
+        self._lines: list[tuple[bytes, Callable[[], object] | None]] = []  # the first in work
         self._waiting_bytes = 0
-        self._writing = False  # by the thread
         self._open = True
         self._changed = threading.Condition()
         with contextlib.suppress(OSError, AttributeError):  # Windows may not know the word
             os.set_blocking(descriptor, True)
+        Work("writer", self._write_lines)
 
-    def send(self, text: str, on_written: Callable[[], None] | None = None) -> None:
+    def send(self, text: str, on_written: Callable[[], object] | None = None) -> None:
         """Send a line of ASCII, if any; `on_written` is called once it has been written."""
-        if not text:
-            return
-        # No key should get here; this is the belt.
-        line = memoryview(redacted(text, self._secret).encode("ascii") + b"\n")
-        with self._changed:
-            if not self._lines:
-                line = self._written_now(line)
-            if line:
+        if text:
+            # No key should get here; this is the belt.
+            line = redacted(text, self._secret).encode("ascii") + b"\n"
+            with self._changed:
                 self._lines.append((line, on_written))
                 self._waiting_bytes += len(line)
-                if self._open and not self._writing:
-                    with contextlib.suppress(RuntimeError):  # no more threads: with the next line
-                        _start("writer", self._write_lines)
-                        self._writing = True
-        if on_written and not line:
-            on_written()
+                self._changed.notify_all()
 
     def owes(self) -> bool:
         return bool(self._lines) and self._open
@@ -10098,7 +10076,13 @@ class Wire:
 
     def is_gone(self) -> bool:
         """Whether nobody can read what is written; Windows tells it by a write that fails."""
-        return not self._open or self._polled(0) > 0
+        import select
+
+        if not self._open or not hasattr(select, "poll"):
+            return not self._open
+        poll = select.poll()
+        poll.register(self._descriptor, 0)
+        return bool(poll.poll(0))
 
     def close(self, timeout_s: float) -> None:
         """Write what the client takes in that time, and nothing more."""
@@ -10107,47 +10091,27 @@ class Wire:
             self._open = False
             self._changed.notify_all()
 
-    def _polled(self, wanted: int) -> int:
-        """Which of the wanted events, and which signs of the end, the descriptor shows now."""
-        import select
-
-        if not hasattr(select, "poll"):
-            return 0
-        poll = select.poll()
-        poll.register(self._descriptor, wanted)
-        return sum(events for _, events in poll.poll(0))
-
-    def _written_now(self, line: memoryview) -> memoryview:
-        """Write what is taken without waiting; what is left of the line."""
-        import select
-
-        with contextlib.suppress(OSError):  # the writer will meet it again, and close
-            while line and self._open and self._polled(select.POLLOUT) == select.POLLOUT:
-                line = line[os.write(self._descriptor, line[: select.PIPE_BUF]) :]
-        return line
-
     def _write_lines(self) -> None:
-        """Write line after line until none is left; one that fails closes the wire."""
+        """Write line after line until the wire is closed; one that fails closes it."""
         while True:
             with self._changed:
-                self._writing = self.owes()
-                if not self._writing:
+                self._changed.wait_for(lambda: self._lines or not self._open)
+                if not self._open:
                     return
                 line, on_written = self._lines[0]
+            rest = memoryview(line)
             try:
-                rest = line
                 while rest and self._open:  # unlocked: it may take as long as the client likes
                     rest = rest[os.write(self._descriptor, rest) :]
             except OSError:  # a broken pipe; Windows says it in several other ways
                 self._open = False
                 self._on_gone()
-            with self._changed:
-                if not rest:
-                    self._waiting_bytes -= len(line)
-                    del self._lines[0]
-                self._changed.notify_all()
             if on_written and not rest:
                 on_written()
+            with self._changed:
+                self._waiting_bytes -= len(line)
+                del self._lines[0]
+                self._changed.notify_all()
 
 
 # ---- Frames
@@ -10232,8 +10196,8 @@ class ServerCall(Call):
         super().__init__(calls.runtime, declared, report)
         self.begun = False
         self.message = "Still working"
-        self._began_at = time.monotonic()
-        self._told_at = -_NEVER
+        self.began_at = time.monotonic()
+        self.told_at = -_NEVER
 
     def renew(self, request: RpcRequest) -> None:
         """Answer this request from now on."""
@@ -10241,22 +10205,9 @@ class ServerCall(Call):
         token = request.meta.get("progressToken")
         self.is_told_of = _id_text(token) is not None  # 0 and "" are tokens like any other
 
-    def progress(self) -> str:
-        """A notification; empty where the last one was just now, so that the numbers rise."""
-        now = time.monotonic()
-        if now - self._told_at < PROGRESS_EVERY_S:
-            return ""
-        self._told_at = now
-        params = {
-            "progressToken": self.request.meta["progressToken"],
-            "progress": round(now - self._began_at, 3),
-            "message": one_line(self.message, 200),
-        }
-        return _frame(method="notifications/progress", params=params)
-
     def due_at(self) -> float:
         """When the clock has to look at it."""
-        tell_at = max(self._told_at, self._began_at) + HEARTBEAT_S
+        tell_at = max(self.told_at, self.began_at) + HEARTBEAT_S
         return min(self.deadline, tell_at if self.is_told_of else _NEVER)
 
 
@@ -10267,29 +10218,25 @@ class CallRegistry:
     left. Sending does not wait, so the lock is never held long.
     """
 
-    def __init__(
-        self, runtime: Runtime, wire: Wire, answer_of: Callable[[ServerCall], str]
-    ) -> None:
-        self.runtime = runtime
-        self._wire = wire
-        self._answer_of = answer_of
-        self._owed: dict[str, ServerCall] = {}
+    def __init__(self, runtime: Runtime, wire: Wire) -> None:
+        self.runtime, self._wire = runtime, wire
+        self.owed: dict[str, ServerCall] = {}
         self._free = {True: MAX_WORKERS, False: _LOCAL_WORKERS}  # by whether a tool goes out
         self._closed = False
         self._lock = threading.RLock()
         self._next_look = _NEVER
         self.wake = threading.Event()  # the clock
-        _start("clock", self._watch_time)
+        Work("clock", self._watch_time)
 
     def add(self, running: ServerCall, request: RpcRequest) -> None:
         """Begin the call or let it wait; owe it to another request where it has begun already."""
         with self._lock:
             if self._closed:
                 return  # nobody waits for an answer any more
-            if _id_text(request.id) in self._owed:
+            if _id_text(request.id) in self.owed:
                 raise RpcError(-32600, "A request with this id is still running.")
             running.renew(request)
-            self._owed[running.id_text] = running
+            self.owed[running.id_text] = running
             self.lend(running, 0)
         if running.due_at() < self._next_look:
             self.wake.set()
@@ -10297,64 +10244,77 @@ class CallRegistry:
     def report(self, running: ServerCall, message: str) -> None:
         """Send a call's progress now, or leave it to the clock; only the newest message waits."""
         with self._lock:
-            running.message = message
-            is_owed = self._owed.get(running.id_text) is running  # its id may have been used again
-            if is_owed and running.is_told_of:
-                self._wire.send(running.progress())
+            running.message, now = message, time.monotonic()
+            is_owed = self.owed.get(running.id_text) is running  # its id may have been used again
+            if is_owed and running.is_told_of and now - running.told_at >= PROGRESS_EVERY_S:
+                running.told_at = now
+                params = {
+                    "progressToken": running.request.meta["progressToken"],
+                    "progress": round(now - running.began_at, 3),  # so that the numbers rise
+                    "message": one_line(message, 200),
+                }
+                self._wire.send(_frame(method="notifications/progress", params=params))
 
     def answer(self, running: ServerCall, text: str) -> None:
         """Send the answer of a call, unless it has one or has left."""
         with self._lock:
-            if self._owed.get(running.id_text) is running:
+            if self.owed.get(running.id_text) is running:
                 running.request.reply(text, running.delivered)
-                del self._owed[running.id_text]
+                del self.owed[running.id_text]
 
     def cancel(self, id_text: str) -> None:
         """Forget a call and stop it; an unknown id means nothing."""
         with self._lock:
-            running = self._owed.pop(id_text, None)
+            running = self.owed.pop(id_text, None)
             if running:
                 running.request.reply("")
                 running.cancel()
 
-    def owes(self) -> bool:
-        return bool(self._owed)
-
-    def drop(self, *, paid: bool) -> bool:
-        """Take no more calls, stop those for which nothing is paid, or all; whether any is left."""
+    def drop(self, *, paid: bool) -> None:
+        """Take no more calls, stop those for which nothing is paid, or all."""
         with self._lock:
             self._closed = True
-            for running in list(self._owed.values()):
+            for running in list(self.owed.values()):
                 if paid or not running.has_paid():
                     self.cancel(running.id_text)
         self.wake.set()
-        return self.owes()
 
     def lend(self, running: ServerCall, places: int) -> None:
         """Give the place of a call to those that wait, or take it back; refuse those too many."""
         goes_out = running.declared.effects.open_world
         with self._lock, contextlib.suppress(RuntimeError):  # the system allows no more threads
             self._free[goes_out] += places
-            room, calls = max(0, self._free[goes_out]), self._owed.values()
+            room, calls = max(0, self._free[goes_out]), self.owed.values()
             waiting = [
                 c for c in calls if not c.begun and c.declared.effects.open_world == goes_out
             ]
             for call in waiting[room + MAX_QUEUED :]:
                 call.deadline = -_NEVER
             for call in waiting[:room]:
-                _start("call", self._work, call)
+                Work("call", functools.partial(self._work, call))
                 call.begun = True
                 self._free[goes_out] -= 1
 
     def _work(self, running: ServerCall) -> None:
-        self.answer(running, self._answer_of(running))
+        """Run the tool, in a thread of its own, and answer, whatever happens."""
+        try:
+            outcome = run_tool(running, running.request.params.get("arguments") or {})
+            result = running.request.tool_result(outcome)
+        except BaseException as error:  # noqa: BLE001 - a call must never stay without an answer
+            sentence = "The call ended unexpectedly; see perplexity_usage before repeating it."
+            outcome = failure(running.declared, ToolError("internal_error", sentence))
+            outcome = outcome._replace(detail=place_of(error))
+            result = running.request.tool_result(outcome)
+        if outcome.detail and not running.cancelled.is_set():
+            note(self.runtime.settings, "ERROR", f"{running.declared.name}: {outcome.detail}")
+        self.answer(running, running.request.answer(result))
         self.lend(running, 1)
 
     def _watch_time(self) -> None:
         """Progress, deadlines and upkeep: the only thread that looks at the clock."""
         while not self._closed:
             with self._lock:
-                owed = list(self._owed.values())
+                owed = list(self.owed.values())
                 self._next_look = min((running.due_at() for running in owed), default=_NEVER)
             # An idle clock looks up often enough that the usual call need not wake it.
             self._next_look = min(self._next_look, time.monotonic() + HEARTBEAT_S)
@@ -10381,16 +10341,6 @@ class CallRegistry:
 
 
 # ---- Questions to the user
-
-
-def _said(answer: Json) -> bool | None:
-    """A clear yes or no; None for everything else, such as a form that was only closed."""
-    given = answer if isinstance(answer, dict) else {}
-    if given.get("action") == "decline":
-        return False
-    content = given.get("content") if given.get("action") == "accept" else None
-    agrees = content.get("agree") if isinstance(content, dict) else None
-    return agrees if isinstance(agrees, bool) else None
 
 
 def _call_digest(request: RpcRequest) -> str:
@@ -10425,16 +10375,18 @@ class Elicitation:
         agree = {"type": "boolean", "title": "Go ahead"}
         schema = {"type": "object", "properties": {"agree": agree}, "required": ["agree"]}
         form = {"message": without_hidden(question), "requestedSchema": schema}
-        said = _said(self.put(running, form, min(_ASK_S, running.settings.wait_s)))
-        if said is False:
+        answer = self.put(running, form, min(_ASK_S, running.settings.wait_s))
+        action, agrees = text_in(answer, "action"), object_in(answer, "content").get("agree")
+        if action == "decline" or (action == "accept" and agrees is False):
             self._declined[digest] = time.monotonic() + ANSWER_LIFE_S
-        return said
+            return False
+        return True if action == "accept" and agrees is True else None  # it may be closed only
 
     def fill(self, running: ServerCall, form: dict[str, Json]) -> dict[str, Json]:
         """What became of another server's form; a cancel where nothing did."""
-        said = self.put(running, form, ANSWER_LIFE_S)
-        known = isinstance(said, dict) and said.get("action") in {"accept", "decline", "cancel"}
-        return said if known else {"action": "cancel"}
+        answer: dict[str, Json] = self.put(running, form, ANSWER_LIFE_S)
+        known = text_in(answer, "action") in {"accept", "decline"}
+        return answer if known else {"action": "cancel"}
 
     def put(self, running: ServerCall, form: dict[str, Json], limit_s: float) -> Json:
         """What the client says became of a form; None where it says nothing in time."""
@@ -10515,9 +10467,8 @@ class Server:
     """One client's session: what it sends is answered here, or handed to a call's thread."""
 
     def __init__(self, runtime: Runtime, wire: Wire) -> None:
-        self._runtime = runtime
-        self._wire = wire
-        self._calls = CallRegistry(runtime, wire, self._answer_of)
+        self._runtime, self._wire = runtime, wire
+        self._calls = CallRegistry(runtime, wire)
         self._elicitation = Elicitation(self._calls, wire)
         other = runtime.outside
         self._outside: dict[str, Tool] = other.tools(fetch=False) if other else {}
@@ -10539,21 +10490,17 @@ class Server:
 
     def receive(self, line: bytes | None) -> None:
         """Handle one line; None stands for one that was too long."""
-        reply = self._wire.send
-        try:
-            if line is None or sum(map(line.count, b"[{,")) > _MAX_PARTS:
-                limits = f"{MAX_LINE_BYTES} bytes or {_MAX_PARTS} values"
-                raise RpcError(-32600, f"A line is longer than {limits}.")
-            message = read_json(line.decode("utf-8"))  # from bytes it would guess the encoding
-        except ValueError:
-            reply(_error_frame(None, RpcError(-32700, "The line is not JSON in UTF-8.")))
-        except RpcError as error:
-            reply(_error_frame(None, error))
+        message: Any = RpcError(-32700, "The line is not JSON in UTF-8.")
+        if line is None or sum(map(line.count, b"[{,")) > _MAX_PARTS:
+            limits = f"{MAX_LINE_BYTES} bytes or {_MAX_PARTS} values"
+            message = RpcError(-32600, f"A line is longer than {limits}.")
         else:
-            if isinstance(message, list) and message and self._version == _BATCHES:
-                self._receive_batch(message)
-            else:
-                self._handle(message, reply)
+            with contextlib.suppress(ValueError):
+                message = read_json(line.decode("utf-8"))  # from bytes it would guess the encoding
+        if isinstance(message, list) and message and self._version == _BATCHES:
+            self._receive_batch(message)
+        else:
+            self._handle(message, self._wire.send)
 
     def close(self, ending: "Ending") -> None:
         """Answer what was read while somebody reads, then bring home what is paid for.
@@ -10561,44 +10508,42 @@ class Server:
         With a signal, or with the reader gone, only the second; nothing new is sent from then on.
         """
         runtime, calls, wire = self._runtime, self._calls, self._wire
-        while (calls.owes() or wire.owes()) and not ending.is_hurried(wire):
+        while (calls.owed or wire.owes()) and not ending.is_hurried(wire):
             time.sleep(_LOOK_S)
         ending.end(hurried=True)
         ends_at = ending.hurried_at + EXIT_GRACE_S - 2 * _CLOSE_S
         note(runtime.settings, "INFO", f"ending; paid requests on their way: {runtime.busy()}")
         runtime.stop_sending()
-        while (calls.drop(paid=False) or runtime.busy()) and time.monotonic() < ends_at:
-            time.sleep(_LOOK_S)  # what is paid for may turn out not to be: an attempt that failed
+        calls.drop(paid=False)
+        while (calls.owed or runtime.busy()) and time.monotonic() < ends_at:
+            time.sleep(_LOOK_S)
+            calls.drop(paid=False)  # what is paid for may turn out not to be: an attempt failed
         calls.drop(paid=True)
         wire.close(_CLOSE_S)
         runtime.close(until=ends_at + _CLOSE_S)
 
     def _receive_batch(self, messages: list[Json]) -> None:
         """Answer an array of messages by one array, once all its answers are there."""
-        answers: list[str] = []
-        readers: list[Callable[[], None]] = []
+        answers: list[tuple[str, Callable[[], object]]] = []
         lock = threading.Lock()
 
-        def add(text: str, on_written: Callable[[], None] = lambda: None) -> None:
+        def add(text: str, on_written: Callable[[], object] = str) -> None:
             with lock:
-                answers.append(text)
-                readers.append(on_written)
-                if len(answers) == len(messages) and any(answers):
-                    self._wire.send(f"[{','.join(filter(None, answers))}]", all_written)
-
-        def all_written() -> None:
-            for on_written in readers:
-                on_written()
+                answers.append((text, on_written))
+                frames = ",".join(text for text, _ in answers if text)
+                if len(answers) == len(messages) and frames:
+                    self._wire.send(f"[{frames}]", lambda: [heard() for _, heard in answers])
 
         for message in messages:
             self._handle(message, add)
 
-    def _handle(self, message: Json, reply: Callable[..., None]) -> None:
-        """Answer one message; whatever it holds, the session goes on."""
+    def _handle(self, message: Any, reply: Callable[..., None]) -> None:
+        """Answer one message, or say why it is none; whatever it holds, the session goes on."""
         number = None
         try:
             if not isinstance(message, dict):
-                raise RpcError(-32600, "A message must be a JSON object.")
+                wrong = RpcError(-32600, "A message must be a JSON object.")
+                raise message if isinstance(message, RpcError) else wrong
             if self._heeded(message):
                 reply("")
                 return
@@ -10671,24 +10616,15 @@ class Server:
         asked = request.params.get("protocolVersion")
         self._version = asked if asked in LEGACY_VERSIONS else LEGACY_VERSIONS[0]
         self._abilities = request.params.get("capabilities")
-        return request.result(
-            {
-                "protocolVersion": self._version,
-                "capabilities": _CAPABILITIES,
-                "serverInfo": _SERVER_INFO,
-                "instructions": server_instructions(self._runtime.settings),
-            }
-        )
+        agreed = {"protocolVersion": self._version, "capabilities": _CAPABILITIES}
+        words = server_instructions(self._runtime.settings)
+        return request.result({**agreed, "serverInfo": _SERVER_INFO, "instructions": words})
 
     def _discover(self, request: RpcRequest) -> str:
-        return request.result(
-            {
-                "supportedVersions": [MODERN_VERSION, *LEGACY_VERSIONS],
-                "capabilities": _CAPABILITIES,
-                "instructions": server_instructions(self._runtime.settings),
-                **_CACHE_HINTS,
-            }
-        )
+        known = {"supportedVersions": [MODERN_VERSION, *LEGACY_VERSIONS]}
+        words = server_instructions(self._runtime.settings)
+        about = {"capabilities": _CAPABILITIES, "instructions": words}
+        return request.result({**known, **about, **_CACHE_HINTS})
 
     def _list(self, request: RpcRequest, *, early: bool = False) -> str:
         """All tools on one page, since several clients read no second one; made once a version."""
@@ -10765,21 +10701,6 @@ class Server:
         self._calls.add(running, request)
         return ""
 
-    def _answer_of(self, running: ServerCall) -> str:
-        """Run the tool, in its thread; the frame of its answer, whatever happens."""
-        declared = running.declared
-        try:
-            outcome = run_tool(running, running.request.params.get("arguments") or {})
-            result = running.request.tool_result(outcome)
-        except BaseException as error:  # noqa: BLE001 - a call must never stay without an answer
-            sentence = "The call ended unexpectedly; see perplexity_usage before repeating it."
-            outcome = failure(declared, ToolError("internal_error", sentence))
-            outcome = outcome._replace(detail=place_of(error))
-            result = running.request.tool_result(outcome)
-        if outcome.detail and not running.cancelled.is_set():
-            note(self._runtime.settings, "ERROR", f"{declared.name}: {outcome.detail}")
-        return running.request.answer(result)
-
 
 _METHODS: dict[str, Callable[[Server, RpcRequest], str]] = {  # an empty result comes later
     "initialize": Server._initialize,
@@ -10840,15 +10761,14 @@ class Ending:
             if number and (name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN):
                 signal.signal(number, self._on_signal)
 
-    def wait(self, last: Callable[[], threading.Thread]) -> None:
+    def wait(self, last: Callable[[], Work]) -> None:
         """Wait until the session ends, and then no longer than it may take for its last things."""
         while min(self.answered_until, self.hurried_at) == _NEVER:
             os.read(self.pipe[0], 1)
-        thread = last()
-        while thread.is_alive():
+        closing = last()
+        while not closing.over.wait(_LOOK_S):
             if time.monotonic() >= EXIT_GRACE_S + min(self.answered_until, self.hurried_at):
                 return
-            thread.join(_LOOK_S)
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if number in self._signals:
@@ -10872,23 +10792,16 @@ def _input_lines(descriptor: int) -> Iterator[bytes | None]:
                 yield stripped if fits else None
 
 
-def _take_output(descriptor: int) -> int:
-    """The protocol's own copy of standard output, which then leads to standard error for all."""
-    if descriptor != 1:
-        return descriptor
-    sys.stdout = sys.stderr
-    private = os.dup(1)
-    with contextlib.suppress(OSError):  # there may be no standard error
-        os.dup2(2, 1)
-    return private
-
-
 def serve(runtime: Runtime, descriptor_in: int = 0, descriptor_out: int = 1) -> int:
     """Serve one client until its end; returns the status with which the process must `leave`."""
     settings = runtime.settings
+    output = descriptor_out
     try:  # closed from the start: what is opened next would get its number
         os.fstat(descriptor_in)
-        output = _take_output(descriptor_out)
+        if descriptor_out == 1:  # the protocol's own, which leads to standard error for all others
+            sys.stdout, output = sys.stderr, os.dup(1)
+            with contextlib.suppress(OSError):  # there may be no standard error
+                os.dup2(2, 1)
     except OSError:
         return 0
     ending = Ending(settings.wait_s)
@@ -10901,8 +10814,8 @@ def serve(runtime: Runtime, descriptor_in: int = 0, descriptor_out: int = 1) -> 
         if sentence:
             note(settings, "WARNING", sentence)
     runtime.log = functools.partial(note, settings, "ERROR")
-    _start("reader", server.read, descriptor_in, ending)
-    ending.wait(lambda: _start("last", server.close, ending))
+    Work("reader", lambda: server.read(descriptor_in, ending))
+    ending.wait(lambda: Work("last", lambda: server.close(ending)))
     if not owns_process:  # and so no signal can come any more
         for descriptor in ending.pipe:
             os.close(descriptor)
