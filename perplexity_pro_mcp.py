@@ -4912,6 +4912,10 @@ def _field_in(page: Json, name: str) -> tuple[str | None, bool]:
     return cut(text, MAX_FIELD_CHARS) or None, len(text) > MAX_FIELD_CHARS
 
 
+def _noted(count: int, noun: str, rest: str) -> list[str]:
+    return [f"{counted(count, noun)} {rest}."] if count else []
+
+
 def read_sources(output: list[Json]) -> tuple[list[Source], list[str]]:
     """The pages of a run, one per address, in order of first use, and what had to be left out."""
     sources: dict[str, Source] = {}
@@ -4930,12 +4934,11 @@ def read_sources(output: list[Json]) -> tuple[list[Source], list[str]]:
             ids = [*ids, number][:MAX_SOURCE_IDS]
         date = known.date or _date_in(page)
         sources[url] = Source(url, known.title or title, date, ids[0] if ids else None, ids)
-    told = {
-        "{} further ids of sources were left out.": dropped,
-        "{} sources had no usable address and were left out.": unusable,
-        f"{{}} titles were longer than {MAX_FIELD_CHARS} characters and were cut.": shortened,
-    }
-    return list(sources.values()), [text.format(n) for text, n in told.items() if n]
+    return list(sources.values()), [
+        *_noted(dropped, "further source id", "left out"),
+        *_noted(unusable, "source", "without a usable address left out"),
+        *_noted(shortened, "title", f"cut after {MAX_FIELD_CHARS} characters"),
+    ]
 
 
 def _answer_in(output: list[Json]) -> str:
@@ -5071,8 +5074,8 @@ def answer_json_of(answer: str) -> tuple[Json, list[str]]:
     if flaw:
         return None, [f"answer_json {flaw}, so it is null: read the answer."]
     removed: list[int] = []
-    clean, where = _unmarked(value, removed), "from the ends of texts in answer_json"
-    return clean, [f"{sum(removed)} citation markers were removed {where}."] if removed else []
+    clean, what = _unmarked(value, removed), "removed from the ends of texts in answer_json"
+    return clean, _noted(sum(removed), "citation marker", what)
 
 
 def outside_domains(urls: Iterable[str], domains: list[str] | None) -> list[str]:
@@ -5140,11 +5143,10 @@ def read_search(body: Json) -> tuple[list[Hit], list[str]]:
         shortened += long_title or long_snippet
         dates = (_date_in(entry), _date_in(entry, "last_updated"))
         hits.append(Hit(title or "", url, snippet or "", *dates))
-    told = {
-        "{} results had no usable address and were dropped.": dropped,
-        f"{{}} results were longer than {MAX_FIELD_CHARS} characters; cut.": shortened,
-    }
-    return hits, [text.format(count) for text, count in told.items() if count]
+    return hits, [
+        *_noted(dropped, "result", "without a usable address left out"),
+        *_noted(shortened, "result", f"cut after {MAX_FIELD_CHARS} characters"),
+    ]
 
 
 # ---- Models
@@ -5670,10 +5672,13 @@ def checked_items(entries: list[dict[str, Json]]) -> list[dict[str, Json]]:
     for place, given in enumerate(entries, 1):
         entry = {"key": text_hash(str(given.get("text")))[:16], **given}  # or a key of its own
         problem = "each key is used once" if entry["key"] in items else ""
-        for name, most in (("text", MAX_ITEM_CHARS), ("key", MAX_KEY_CHARS)):
+        for name, most, kind in (
+            ("text", MAX_ITEM_CHARS, ""),
+            ("key", MAX_KEY_CHARS, "non-blank "),
+        ):
             text = entry.get(name)
-            if not isinstance(text, str) or not text.strip() or len(text) > most:
-                problem = f"each {name} is non-blank and at most {most} characters"
+            if not isinstance(text, str) or len(text) > most or (kind and not text.strip()):
+                problem = f"each {name} is a {kind}string of at most {most} characters"
         if problem:
             raise ValueError(f"{problem}; entry {place} is not so")
         items[entry["key"]] = entry
@@ -9416,6 +9421,10 @@ def _index_vectors(call: Call, args: EmbedArgs, combination: Combination) -> dic
     """Embed and store what has no current vectors."""
     if args.source == "text" and not args.items:
         raise invalid("items", f"1 to {MAX_ITEMS} objects with key and text are required.")
+    blank = [item["key"] for item in args.items or () if not item["text"].strip()]
+    if blank:
+        named = ", ".join(f'key "{one_line(key, 60)}"' for key in blank)
+        call.warn(f"Left out, since their texts are blank: {one_line(named, 1000)}.")
     replies: list[ParsedReply] = []
     before = 0  # texts that were completed before the plan was made anew
     while True:
@@ -9483,16 +9492,16 @@ def _send_batches(
                 drop_claims(db, owner)
         kept = [chunk.ref for reply in replies for chunk, there in reply.stored or () if there]
         if error and kept:
-            what = f"{len(kept)} chunks of {len(set(kept))} items were stored and stay"
-            error.message += f" Before that, {what}; call again to index the rest."
+            what = f"{counted(len(kept), 'chunk')} of {counted(len(set(kept)), 'item')}"
+            error.message += f" Stored before that, and kept: {what}; call again to index the rest."
         if error:
             raise error
         replies += sent
         if not sent or sent[0].stored is None:
             # Out of time, or storage refuses. Either way another batch would only add to it.
             call.warn(
-                f"{len(own)} chunks are not stored yet. What was sent is paid for once, and "
-                "stored as soon as that is possible; call again to go on."
+                f"Not stored yet: {counted(len(own), 'chunk')}. What was sent is paid for once, "
+                "and stored as soon as that is possible; call again to go on."
             )
             return False
         slowest_s = max(slowest_s, time.monotonic() - began)
@@ -9510,9 +9519,13 @@ def _search_vectors(call: Call, args: EmbedArgs, combination: Combination) -> di
     if not state[0]:
         where = f"project {args.project!r}{f', source {args.source}' if args.source else ''}"
         stored = one_line("; ".join(map(_group_text, groups)), 2000)
-        advice = f"Stored are {stored}: search one of these" if stored else "Nothing else is stored"
-        what = f"Nothing is stored for {combination_text(combination)} in {where}, so no request"
-        call.warn(f"{what} was made. {advice}, or index first.")
+        told = f"Nothing is indexed in {where}, so no request was made: index first."
+        if stored:
+            told = (
+                f"Nothing is stored for {combination_text(combination)} in {where}, so no request"
+            )
+            told += f" was made. Stored are {stored}: search one of these, or index first."
+        call.warn(told)
         return {"candidates": 0, "hits": [], **_spent([])}
     vectors = typing.cast("Runtime", call.runtime).vectors
     wanted = VectorSet(number, combination, args.source)
@@ -13612,7 +13625,7 @@ def _table(order: ParsedCommand, outcome: Outcome, screen: Screen) -> str | None
 
 def _plain_text(order: ParsedCommand, outcome: Outcome) -> str:
     """A result's text without the fence, and without what goes to standard error."""
-    result, text = outcome.structured, without_hidden(outcome.text)
+    result, text = outcome.structured, f"{without_hidden(outcome.text)}\n"
     # What is inside came from the web: it may name tools, but not in our words.
     if "fence" not in order.options:
         text = _FENCED.sub(lambda found: found[2], text)
@@ -13620,7 +13633,7 @@ def _plain_text(order: ParsedCommand, outcome: Outcome) -> str:
         text = text.replace(f"Warning: {without_hidden(warning)}\n", "")
     for ours in (result.get("message"), result.get("page")):
         text = text.replace(ours, spoken(ours)) if isinstance(ours, str) and ours else text
-    return re.sub(r"\n[^\n]*\bUsage: [^\n]*\Z", "", text)
+    return re.sub(r"\n[^\n]*\bUsage: [^\n]*\Z", "", text.rstrip("\n"))
 
 
 def decisions_table(answers: Mapping[str, Mapping[str, Json]], screen: Screen) -> str:

@@ -990,6 +990,9 @@ class Typing(unittest.TestCase):
                 here.fake.requests[-1].body["input"], ["text of a.md", "text of b.md", "piped"]
             )
             found = here.line("embed search text --json").json()["hits"]
+            said = here.line("embed search text --source job")
+            self.assertNotIn("Warning", said.out)
+            self.assertEqual(said.err.count("Warning: Nothing is stored for"), 1, said.err)
             self.assertEqual(len(found), 3)
 
     def test_a_chat_goes_on_with_the_newest_and_is_named_by_its_first_line(self) -> None:

@@ -112,10 +112,9 @@ class Purely(unittest.TestCase):
     def test_a_refused_entry_is_named_by_its_place(self) -> None:
         good = {"key": "a", "text": "b"}
         second = "; entry 2 is not so."
-        text_rule = f"items: each text is non-blank and at most 100000 characters{second}"
-        key_rule = f"items: each key is non-blank and at most 128 characters{second}"
+        text_rule = f"items: each text is a string of at most 100000 characters{second}"
+        key_rule = f"items: each key is a non-blank string of at most 128 characters{second}"
         cases: list[tuple[dict[str, Any], str]] = [
-            ({"key": "b", "text": " \n"}, text_rule),
             ({"key": "b", "text": "x" * 100_001}, text_rule),
             ({"key": "b", "text": 7}, text_rule),
             ({"key": "", "text": "x"}, key_rule),
@@ -517,6 +516,17 @@ class Indexing(EmbedTest):
         pro.run_tool(call, {"action": "index", "source": "text", "items": texts})
         self.assertEqual(said, ["Embedded 64 of 70 chunks", "Embedded 70 of 70 chunks"])
 
+    def test_a_blank_text_is_left_out_and_named_and_takes_its_old_chunks_along(self) -> None:
+        self.index(("notes/a.md", "was full"), ("b", "stays"))
+        found = self.index(("notes/a.md", " \n"), ("b", "stays"), ("c", ""), ("d", "new"))
+        self.assertEqual((found["embedded_items"], found["skipped_items"]), (1, 3))
+        told = 'Left out, since their texts are blank: key "notes/a.md", key "c".'
+        self.assertIn(told, found["warnings"])
+        self.assertEqual(self.chunks(), [("t:b", 0, "stays"), ("t:d", 0, "new")])
+        found = self.index(("e", ""))
+        self.assertEqual((found["embedded_chunks"], found["remaining"]), (0, 0))
+        self.assertIn('key "e"', found["warnings"][0])
+
     def test_nothing_to_index_is_no_failure(self) -> None:
         for source in ("chat", "job"):
             found = self.run_embed(action="index", source=source, project="empty")
@@ -544,11 +554,10 @@ class Refusals(EmbedTest):
             ({**text, "items": one, "dimensions": 2560}, "dimensions: must be"),
             ({**text, "items": one, "limit": 0}, "limit: must be a whole number from 1 to 2048"),
             ({**text, "items": one, "limit": 2049}, "limit: must be"),
-            ({**text, "items": items_of(("a", " "))}, "items: each text is non-blank and at most"),
             ({**text, "items": items_of(("a", "b")) * 2}, "items: each key is used once; entry 2"),
             ({**text, "items": [*one, "b"]}, "items: must be a list of objects"),
             ({**text, "items": "b"}, "items: must be a list of objects"),
-            ({**text, "items": [{"key": "a"}]}, "items: each text is non-blank"),
+            ({**text, "items": [{"key": "a"}]}, "items: each text is a string of at most"),
             ({**text}, "items: 1 to 100"),
             ({**text, "items": []}, "items: 1 to 100"),
             ({**text, "items": items_of(("a", "b")) * 101}, "items: must have at most 100 entries"),
@@ -615,7 +624,7 @@ class Batches(EmbedTest):
         self.fake.script(ROUTE, self.fake.default, Answer(500, {"error": {"message": "boom"}}))
         outcome = self.outcome(action="index", source="text", items=items_of(*self.MANY))
         self.assertEqual(outcome.kind, "upstream_failure")
-        self.assertIn("Before that, 64 chunks of 64 items were stored", outcome.text)
+        self.assertIn("Stored before that, and kept: 64 chunks of 64 items", outcome.text)
         self.assertEqual(len(self.chunks()), 64)
         found = self.index(*self.MANY)
         self.assertEqual((found["embedded_items"], found["skipped_items"]), (6, 64))
@@ -635,7 +644,7 @@ class Batches(EmbedTest):
         self.fake.script(ROUTE, self.fake.default, Answer(500, {}))
         outcome = self.outcome(action="index", source="text", items=items_of(filler, book))
         self.assertEqual(outcome.kind, "upstream_failure")
-        self.assertIn("Before that, 25 chunks of 2 items were stored", outcome.text)
+        self.assertIn("Stored before that, and kept: 25 chunks of 2 items", outcome.text)
         found = self.index(filler, book, ("short", "after it"))
         self.assertEqual((found["embedded_chunks"], found["embedded_items"]), (2, 2))
         self.assertEqual([len(body["input"]) for body in self.bodies()], [25, 1, 2])
@@ -653,7 +662,7 @@ class Batches(EmbedTest):
         outcome = self.outcome(action="index", source="text", items=items_of(*self.MANY))
         self.assertEqual(outcome.kind, "unexpected_response")
         self.assertIn('key "k69": The vector has 7 bytes where 1024 were asked for', outcome.text)
-        self.assertIn("64 chunks of 64 items were stored", outcome.text)
+        self.assertIn("Stored before that, and kept: 64 chunks of 64 items", outcome.text)
         self.assertEqual(len(self.chunks()), 64)
         first, second = self.events()
         self.assertEqual((first[0], second[0]), ("ok", "unexpected_response"))
@@ -923,7 +932,7 @@ class Turns(EmbedTest):
         self.assertEqual((found["embedded_chunks"], found["remaining"]), (0, 5))
         self.assertEqual((found["requests"], found["calls_cost_unknown"]), (1, 1))
         self.assertEqual((found["cost_usd"], found["cost_source"]), (None, "none"))
-        self.assertIn("5 chunks are not stored yet", found["warnings"][0])
+        self.assertIn("Not stored yet: 5 chunks.", found["warnings"][0])
         self.assertEqual(self.events("status"), [("interrupted",)])
         self.assertEqual(self.outcome(hurried, **given).kind, "storage_busy")
         with self.in_background(lambda: self.index(*BAKING)) as ended:
@@ -1138,7 +1147,10 @@ class Searching(SearchTest):
 
     def test_nothing_stored_makes_no_request_and_no_project(self) -> None:
         found = self.search("bread", project="empty")
-        self.assertIn("Nothing else is stored, or index first", found["warnings"][0])
+        self.assertEqual(
+            found["warnings"],
+            ["Nothing is indexed in project 'empty', so no request was made: index first."],
+        )
         self.assertEqual(self.fake.requests, [])
         self.assertEqual(self.rows("SELECT * FROM projects"), [])
         self.assertEqual(self.events(), [])

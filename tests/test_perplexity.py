@@ -661,7 +661,7 @@ class Sources(unittest.TestCase):
     def test_at_most_sixty_four_ids_are_kept_and_the_rest_is_counted(self) -> None:
         run = run_with(results(*(page(number) for number in range(70)), page(3)))
         self.assertEqual(run.sources[0].ids, list(range(64)))
-        self.assertEqual(run.warnings[0], "6 further ids of sources were left out.")
+        self.assertEqual(run.warnings[0], "6 further source ids left out.")
 
     def test_ids_that_are_no_counts_are_left_out(self) -> None:
         odd: list[Json] = [None, True, "1", 1.5, -1, 10**30, [1], {}]
@@ -677,7 +677,7 @@ class Sources(unittest.TestCase):
         ]
         run = run_with(results(*(page(1, url) for url in bad), "x", None))
         self.assertEqual(run.sources, [])
-        left_out = f"{len(bad)} sources had no usable address and were left out."
+        left_out = f"{len(bad)} sources without a usable address left out."
         self.assertEqual(run.warnings[0], left_out)
 
     def test_addresses_are_kept_in_full(self) -> None:
@@ -796,7 +796,8 @@ class StructuredAnswers(unittest.TestCase):
             expected = json.loads(text) if value is None else value
             found, notes = pro.answer_json_of(text)
             self.assertEqual(found, expected)
-            words = f"{count} citation markers were removed from the ends of texts in answer_json."
+            words = f"{count} citation marker{'s' * (count > 1)} removed from the ends of texts in "
+            words += "answer_json."
             self.assertEqual(notes, [words] if count else [])
 
     def test_a_code_block_that_is_all_of_the_answer_is_opened(self) -> None:
@@ -917,7 +918,7 @@ class SearchReplies(unittest.TestCase):
         bad = [None, "x", {}, {"url": None}, {"url": "x"}, {"url": "https://[a", "title": "t"}]
         hits, warnings = pro.read_search({"results": [*bad, GOOD_SEARCH["results"][0]]})
         self.assertEqual(len(hits), 1)
-        self.assertEqual(warnings, ["6 results had no usable address and were dropped."])
+        self.assertEqual(warnings, ["6 results without a usable address left out."])
 
     def test_a_hit_may_lack_everything_else(self) -> None:
         for odd in each(None, 5, [], {}, " "):
@@ -931,7 +932,7 @@ class SearchReplies(unittest.TestCase):
         (hit,), warnings = pro.read_search({"results": [entry]})
         self.assertEqual(hit.title, "AB")
         self.assertEqual(hit.snippet, "x" * 19_999 + "\u2026")
-        self.assertEqual(warnings, ["1 results were longer than 20000 characters; cut."])
+        self.assertEqual(warnings, ["1 result cut after 20000 characters."])
         entry["snippet"] = "x" * 20_000
         self.assertEqual(pro.read_search({"results": [entry]})[1], [])
 
