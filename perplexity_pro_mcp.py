@@ -3334,6 +3334,9 @@ DROP TABLE reservations;
 )
 _READY = (_LAST_OLD, len(_MIGRATIONS))  # of a file with which there is nothing to do
 
+Db = sqlite3.Connection
+Step = Callable[[Db], Any]
+
 # What may go wrong with the file: the reason, and how the sentence about it goes on.
 _ELSEWHERE = "or set PERPLEXITY_DATA_DIR to another folder, on a local disk."
 _TROUBLE = {
@@ -3401,13 +3404,13 @@ def _file_uri(path: Path, mode: str) -> str:
     return f"file://{rest if rest.startswith('/') else f'//{rest}'}?mode={mode}"
 
 
-def _pragma(db: sqlite3.Connection, name: str) -> Any:
+def _pragma(db: Db, name: str) -> Any:
     return db.execute(f"PRAGMA {name}").fetchone()[0]
 
 
 def _connect(
     path: Path, timeout_s: float, mode: str = "rw", pragma: str = "foreign_keys = ON"
-) -> sqlite3.Connection:
+) -> Db:
     """A connection to an existing file, which waits so long for locks."""
     import sqlite3
 
@@ -3432,7 +3435,7 @@ def _connect(
 
 
 @contextlib.contextmanager
-def _transaction(db: sqlite3.Connection, begin: str) -> Iterator[None]:
+def _transaction(db: Db, begin: str) -> Iterator[None]:
     """All or nothing; `BEGIN IMMEDIATE` for writers: a reader that upgrades later is refused."""
     import sqlite3
 
@@ -3447,10 +3450,12 @@ def _transaction(db: sqlite3.Connection, begin: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _onlooker(path: Path, timeout_s: float) -> Iterator[sqlite3.Connection]:
+def _onlooker(path: Path, timeout_s: float) -> Iterator[Db]:
     """A connection that sees one state and changes nothing: the file may be somebody else's."""
     import sqlite3
 
+    if not path.is_file():  # SQLite would wait for ever at the end of a pipe
+        raise _trouble(path, "unopened")
     # Opened for writing, a log that is there would be copied into the file; opened for reading,
     # a new one would be left behind.
     has_log = path.with_name(f"{path.name}-wal").exists()
@@ -3470,7 +3475,7 @@ def _statements(scripts: Iterable[str]) -> list[str]:
     return [one.strip() for script in scripts for one in script.split(";\n") if one.strip()]
 
 
-def _standing(db: sqlite3.Connection, path: Path) -> tuple[str | None, int]:
+def _standing(db: Db, path: Path) -> tuple[str | None, int]:
     """A file's revision, None for an empty one, and version; refuses a foreign or a newer one."""
     version, application = _pragma(db, "user_version"), _pragma(db, "application_id")
     objects = list(db.execute("SELECT type, name, sql FROM sqlite_master"))
@@ -3514,7 +3519,7 @@ def _back_up(path: Path, revision: str) -> None:
         reader.backup(writer)
 
 
-def _upgrade(db: sqlite3.Connection, path: Path) -> bool:
+def _upgrade(db: Db, path: Path) -> bool:
     """Make the tables or bring them up to date, in a transaction; False if others were faster."""
     revision, version = _standing(db, path)
     if (revision, version) == _READY:
@@ -3532,7 +3537,7 @@ def _upgrade(db: sqlite3.Connection, path: Path) -> bool:
     return True
 
 
-def _adopted_file(path: Path, timeout_s: float) -> sqlite3.Connection:
+def _adopted_file(path: Path, timeout_s: float) -> Db:
     """A connection to the file, once it is judged, has its tables, and a write-ahead log."""
     if not path.exists():
         own_file(path)
@@ -3550,7 +3555,7 @@ def _adopted_file(path: Path, timeout_s: float) -> sqlite3.Connection:
     return _connect(path, timeout_s)
 
 
-def _prepared(path: Path, timeout_s: float) -> sqlite3.Connection:
+def _prepared(path: Path, timeout_s: float) -> Db:
     """A connection to the file, with a log if it can have one."""
     import sqlite3
 
@@ -3567,7 +3572,6 @@ def _prepared(path: Path, timeout_s: float) -> sqlite3.Connection:
     return _adopted_file(path, timeout_s)
 
 
-Step = Callable[[sqlite3.Connection], Any]
 _SPARE = 4  # connections kept for reading
 _GLANCE_S = 0.05  # for writes that wait, before something is read
 
@@ -3584,8 +3588,8 @@ class Store:
         self._known: tuple[Any, int] | None = None  # which file, and the state of its schema
         # One connection stays open, for writing: when the last one closes, SQLite writes its log
         # back.
-        self._idle: sqlite3.Connection | None = None
-        self._spare: list[sqlite3.Connection] = []  # for reading
+        self._idle: Db | None = None
+        self._spare: list[Db] = []  # for reading
         self.late: list[tuple[Step, Callable[[Any], Any]]] = []  # writes that must wait
 
     @property
@@ -3615,7 +3619,7 @@ class Store:
             idle.close()
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[Db]:
         """A connection that sees one state of the data throughout, and cannot write."""
         if self.late:
             with contextlib.suppress(ToolError), self.writing(_GLANCE_S):
@@ -3636,7 +3640,7 @@ class Store:
                 db.close()
 
     @contextlib.contextmanager
-    def writing(self, timeout_s: float = float("inf")) -> Iterator[sqlite3.Connection]:
+    def writing(self, timeout_s: float = float("inf")) -> Iterator[Db]:
         """A connection that holds the write lock; what is written is kept whole or not at all.
 
         What could not be written before is written first.
@@ -3684,7 +3688,7 @@ class Store:
         """Have something written together with whatever is written next."""
         self.late.append((step, bool))
 
-    def _write_late(self, db: sqlite3.Connection) -> None:
+    def _write_late(self, db: Db) -> None:
         """Do the writes that had to wait, in their order; one that fails by itself is given up."""
         while self.late:
             (step, done), result = self.late[0], None
@@ -3698,7 +3702,7 @@ class Store:
             del self.late[0]
             done(result)
 
-    def _reader(self, path: Path, deadline: float) -> sqlite3.Connection:
+    def _reader(self, path: Path, deadline: float) -> Db:
         """A connection for reading, if need be to a file that cannot be written, or to none."""
         import sqlite3
 
@@ -3732,7 +3736,7 @@ class Store:
                         return _connect(path, 0, "ro&immutable=1")
             raise
 
-    def _writer(self, deadline: float) -> sqlite3.Connection:
+    def _writer(self, deadline: float) -> Db:
         """The connection that stays open, to a file that was judged, as was its schema."""
         try:
             for _ in range(2):
@@ -3825,25 +3829,25 @@ def _safe(value: Json) -> Json:
     return value if isinstance(value, bytes) else None
 
 
-def _run(db: sqlite3.Connection, sql: str, **values: Json) -> sqlite3.Cursor:
+def _run(db: Db, sql: str, **values: Json) -> sqlite3.Cursor:
     """Execute one statement, its values bound by name in their safe form."""
     return db.execute(sql, {name: _safe(value) for name, value in values.items()})
 
 
-def rows(db: sqlite3.Connection, sql: str, **values: Json) -> list[dict[str, Json]]:
+def rows(db: Db, sql: str, **values: Json) -> list[dict[str, Json]]:
     """The rows as a result shows them: the names in the statement are the keys."""
     cursor = _run(db, sql, **values)
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, row)) for row in cursor]
 
 
-def _one(db: sqlite3.Connection, sql: str, **values: Json) -> Any:
+def _one(db: Db, sql: str, **values: Json) -> Any:
     """The one value a statement asks for, or None."""
     row = _run(db, sql, **values).fetchone()
     return row and row[0]
 
 
-def _insert(db: sqlite3.Connection, table: str, verb: str = "INSERT", **values: Json) -> int:
+def _insert(db: Db, table: str, verb: str = "INSERT", **values: Json) -> int:
     """Add a row by its columns; its id."""
     sql = f"{verb} INTO {table} ({', '.join(values)}) VALUES (:{', :'.join(values)})"
     return _run(db, sql, **values).lastrowid or 0
@@ -3852,13 +3856,13 @@ def _insert(db: sqlite3.Connection, table: str, verb: str = "INSERT", **values: 
 # ---- Projects
 
 
-def project_id(db: sqlite3.Connection, name: str) -> int | None:
+def project_id(db: Db, name: str) -> int | None:
     """The project's id, or None."""
     found: int | None = _one(db, "SELECT id FROM projects WHERE name = :name", name=name)
     return found
 
 
-def ensure_project(db: sqlite3.Connection, name: str) -> int:
+def ensure_project(db: Db, name: str) -> int:
     """The project's id; made where it does not exist."""
     found = project_id(db, name)
     if found is None:
@@ -3872,15 +3876,13 @@ def ensure_project(db: sqlite3.Connection, name: str) -> int:
 
 def known_projects(settings: Settings) -> list[str]:
     """The projects that there are, at a glance that changes nothing; none where that fails."""
-    import sqlite3
-
-    path, unread = Store(settings).path, (OSError, ValueError, sqlite3.Error)
-    with contextlib.suppress(*unread), _onlooker(path, _GLANCE_S) as db:
+    path, unread = Store(settings).path, contextlib.suppress(OSError, ValueError, ToolError)
+    with unread, _explained(path), _onlooker(path, _GLANCE_S) as db:
         return [row["name"] for row in rows(db, "SELECT name FROM projects ORDER BY name")]
     return []
 
 
-def list_projects(db: sqlite3.Connection) -> list[dict[str, Json]]:
+def list_projects(db: Db) -> list[dict[str, Json]]:
     """All projects by name, with their caps."""
     sql = """SELECT name, iso(created_at) AS created_at, usd(daily_nano) AS daily_usd,
         usd(monthly_nano) AS monthly_usd, usd(call_nano) AS call_usd
@@ -3889,7 +3891,7 @@ def list_projects(db: sqlite3.Connection) -> list[dict[str, Json]]:
     return rows(db, sql, deleted=_DELETED)
 
 
-def project_counts(db: sqlite3.Connection, project_id: int) -> dict[str, Json]:
+def project_counts(db: Db, project_id: int) -> dict[str, Json]:
     """What goes with a project when it is deleted, and what stays."""
     # What goes along with a chat is not counted.
     sql = f"""SELECT (SELECT count(*) FROM chats WHERE project_id = :id)
@@ -3902,7 +3904,7 @@ def project_counts(db: sqlite3.Connection, project_id: int) -> dict[str, Json]:
     return rows(db, sql, id=project_id)[0]
 
 
-def delete_project(db: sqlite3.Connection, name: str) -> dict[str, Json] | None:
+def delete_project(db: Db, name: str) -> dict[str, Json] | None:
     """Delete a project with all but its spend and the runs on their way; None if it is gone."""
     number = project_id(db, name)
     if number is None:
@@ -3930,7 +3932,7 @@ def event_of(usage: Usage, **columns: Json) -> Event:
     return {"cost_nano_usd": values.pop("cost_nano") or 0, **values, **columns}
 
 
-def _write_event(db: sqlite3.Connection, event: Event, event_id: int | None = None) -> int:
+def _write_event(db: Db, event: Event, event_id: int | None = None) -> int:
     """Write an event, into the open row of that number if it is still the one opened; its id."""
     # The project may be gone by now, and its id may even be another's. Ids of requests come from
     # outside, and may repeat.
@@ -3948,9 +3950,7 @@ def _write_event(db: sqlite3.Connection, event: Event, event_id: int | None = No
     return _insert(db, "usage_events", **row)
 
 
-def reserve(
-    db: sqlite3.Connection, event: Event, estimate_nano: int, job_id: int | None
-) -> tuple[int, int]:
+def reserve(db: Db, event: Event, estimate_nano: int, job_id: int | None) -> tuple[int, int]:
     """Note a request before it is sent, at the most it may cost; the ids of both rows."""
     now = now_text()
     _run(db, "DELETE FROM holds WHERE since < :month", month=f"{now[:7]}-01")  # in no window
@@ -3962,15 +3962,13 @@ def reserve(
     return _write_event(db, opened), _insert(db, "holds", job_id=job_id, since=now, **held)
 
 
-def settle(db: sqlite3.Connection, reserved: Sequence[int], event: Event) -> None:
+def settle(db: Db, reserved: Sequence[int], event: Event) -> None:
     """Complete the event of a request that has ended."""
     _write_event(db, event, reserved[0])
     _count_no_more(db, event, "id", reserved[1])
 
 
-def release(
-    db: sqlite3.Connection, reserved: Sequence[int], created_at: str, *, runs: bool
-) -> None:
+def release(db: Db, reserved: Sequence[int], created_at: str, *, runs: bool) -> None:
     """Remove the event of a request that was not sent; or was and `runs`, and counts until its end,
     in whatever window.
     """
@@ -3981,7 +3979,7 @@ def release(
     _run(db, f"{sql} WHERE id = :id", id=reserved[1])
 
 
-def _count_no_more(db: sqlite3.Connection, event: Event | None, key: str, number: int) -> None:
+def _count_no_more(db: Db, event: Event | None, key: str, number: int) -> None:
     """Let go of an estimate where the cost is known; else it counts on in its window."""
     known = event is not None and event["cost_source"] != "none"
     sql = "DELETE FROM holds" if known else "UPDATE holds SET since = coalesce(since, :now)"
@@ -3999,7 +3997,7 @@ class Cap(NamedTuple):
     reserved_nano: int = 0  # at estimates
 
 
-def set_budget(db: sqlite3.Connection, project: str, limits: Mapping[str, int | None]) -> None:
+def set_budget(db: Db, project: str, limits: Mapping[str, int | None]) -> None:
     """Set some of a project's caps, by their windows; None lifts one."""
     _run(db, "INSERT OR IGNORE INTO budgets (project_name) VALUES (:name)", name=project)
     for window, limit in limits.items():
@@ -4010,7 +4008,7 @@ def set_budget(db: sqlite3.Connection, project: str, limits: Mapping[str, int | 
 _CAP_COLUMNS = dict(zip(CAP_WINDOWS, ("daily_nano", "monthly_nano", "call_nano")))
 
 
-def project_caps(db: sqlite3.Connection, project: str | None = None) -> list[Cap]:
+def project_caps(db: Db, project: str | None = None) -> list[Cap]:
     """The caps of one project, or of all."""
     sql = """SELECT project_name, daily_nano, monthly_nano, call_nano FROM budgets
         WHERE :project IS NULL OR project_name = :project ORDER BY project_name"""
@@ -4022,7 +4020,7 @@ def project_caps(db: sqlite3.Connection, project: str | None = None) -> list[Cap
     ]
 
 
-def with_state(db: sqlite3.Connection, cap: Cap) -> Cap:
+def with_state(db: Db, cap: Cap) -> Cap:
     """A cap with what counts against it: known costs as spent, all else at its estimate."""
     if cap.window == "call":
         return cap
@@ -4048,7 +4046,7 @@ _GROUPINGS = {
 
 
 def usage_report(
-    db: sqlite3.Connection, group_by: str, project: str | None, since: str | None, until: str | None
+    db: Db, group_by: str, project: str | None, since: str | None, until: str | None
 ) -> list[dict[str, Json]]:
     """What was spent, in groups by `key`: dearest first, ties by key; days from the first on.
 
@@ -4079,9 +4077,7 @@ def usage_report(
     return [by_day.get(day) or {**nothing, "key": day} for day in days]
 
 
-def cost_history(
-    db: sqlite3.Connection, tool: str, preset: str | None, model: str | None
-) -> list[int]:
+def cost_history(db: Db, tool: str, preset: str | None, model: str | None) -> list[int]:
     """The latest known costs of such calls, at most 50; with a preset, whatever model it ran."""
     # Among the latest thousand of the tool: a model never used must not cost a walk through all.
     sql = """SELECT cost_nano_usd FROM (SELECT * FROM usage_events WHERE tool = :tool
@@ -4133,15 +4129,13 @@ _CHATS = """SELECT id, cleaned(title) AS title,
     WHERE project_id = :project"""
 
 
-def stored_chat(db: sqlite3.Connection, project_id: int, chat_id: int) -> Chat | None:
+def stored_chat(db: Db, project_id: int, chat_id: int) -> Chat | None:
     """The chat, if the project has it."""
     found = rows(db, f"{_CHATS} AND id = :id", project=project_id, id=chat_id)
     return Chat(**found[0]) if found else None
 
 
-def list_chats(
-    db: sqlite3.Connection, project_id: int, limit: int, offset: int = 0
-) -> tuple[list[Chat], int]:
+def list_chats(db: Db, project_id: int, limit: int, offset: int = 0) -> tuple[list[Chat], int]:
     """A page of chats, the latest used first, and how many there are."""
     sql = f"{_CHATS} ORDER BY updated_at DESC, id DESC LIMIT :limit OFFSET :offset"
     found = rows(db, sql, project=project_id, limit=limit, offset=offset)
@@ -4150,7 +4144,7 @@ def list_chats(
 
 
 def read_messages(
-    db: sqlite3.Connection, chat_id: int, limit: int = -1, before: int | None = None
+    db: Db, chat_id: int, limit: int = -1, before: int | None = None
 ) -> tuple[list[Message], int]:
     """The last messages, or the last ones before an id, in order, and how many there are."""
     sql = """SELECT id, role, cleaned(content) AS content, iso(created_at) AS created_at,
@@ -4163,7 +4157,7 @@ def read_messages(
 
 
 def store_turn(
-    db: sqlite3.Connection,
+    db: Db,
     project_id: int,
     chat_id: int | None,
     title: str,
@@ -4188,7 +4182,7 @@ def store_turn(
     return chat_id
 
 
-def delete_chat(db: sqlite3.Connection, chat_id: int) -> None:
+def delete_chat(db: Db, chat_id: int) -> None:
     """Delete a chat with its messages and their vectors."""
     _run(db, "DELETE FROM chats WHERE id = :id", id=chat_id)
 
@@ -4237,9 +4231,7 @@ class JobRow(NamedTuple):
 _UNANSWERED = f"substr(response_id, 1, {len(PENDING)}) = '{PENDING}'"
 
 
-def _jobs(
-    db: sqlite3.Connection, where: str, without: Sequence[str] = (), **values: Json
-) -> list[JobRow]:
+def _jobs(db: Db, where: str, without: Sequence[str] = (), **values: Json) -> list[JobRow]:
     """The jobs of a condition; some columns may be left out."""
     texts = dict.fromkeys(("query", "result_text", "error_text"), "cleaned({})")
     texts.update(dict.fromkeys(without, "NULL"))
@@ -4252,14 +4244,12 @@ def _jobs(
 _LONG = ("result_text", "sources_json", "extra_json")
 
 
-def stored_job(db: sqlite3.Connection, **which: Json) -> JobRow | None:
+def stored_job(db: Db, **which: Json) -> JobRow | None:
     """The job with these values."""
     return next(iter(_jobs(db, " AND ".join(f"{n} = :{n}" for n in which), **which)), None)
 
 
-def list_jobs(
-    db: sqlite3.Connection, project_id: int, limit: int, offset: int = 0
-) -> tuple[list[JobRow], int]:
+def list_jobs(db: Db, project_id: int, limit: int, offset: int = 0) -> tuple[list[JobRow], int]:
     """A page of jobs without results and sources, newest first, and how many there are."""
     where = "project_id = :project ORDER BY id DESC LIMIT :limit OFFSET :offset"
     found = _jobs(db, where, _LONG, project=project_id, limit=limit, offset=offset)
@@ -4267,14 +4257,14 @@ def list_jobs(
     return found, _one(db, sql, project=project_id)
 
 
-def running_jobs(db: sqlite3.Connection, project_id: int | None, limit: int) -> list[JobRow]:
+def running_jobs(db: Db, project_id: int | None, limit: int) -> list[JobRow]:
     """Jobs that have not ended, least recently checked first; last those not yet answered."""
     where = f"""(:project IS NULL OR project_id = :project) AND {_RUNNING}
         ORDER BY {_UNANSWERED}, last_checked_at, id LIMIT :limit"""
     return _jobs(db, where, _LONG, project=project_id, limit=limit)
 
 
-def running_twin(db: sqlite3.Connection, project_id: int, digest: str) -> JobRow | None:
+def running_twin(db: Db, project_id: int, digest: str) -> JobRow | None:
     """The job that was started by the very same request and has not ended; it stays, whatever
     becomes of it, since another caller is told of it.
     """
@@ -4286,7 +4276,7 @@ def running_twin(db: sqlite3.Connection, project_id: int, digest: str) -> JobRow
     return None
 
 
-def add_job(db: sqlite3.Connection, job: JobRow) -> int:
+def add_job(db: Db, job: JobRow) -> int:
     """Store a job as it stands, under the id it has if that is free, else under a new one."""
     values = job._asdict()
     if not job.id or stored_job(db, id=job.id):
@@ -4296,7 +4286,7 @@ def add_job(db: sqlite3.Connection, job: JobRow) -> int:
     return _insert(db, "research_jobs", **values)
 
 
-def store_job(db: sqlite3.Connection, job: JobRow, project: str) -> int:
+def store_job(db: Db, job: JobRow, project: str) -> int:
     """Bring the row of a job whose reply has come to where it stands; its id.
 
     The row may be lost by now, since another process saw no sign of life. Where the file was
@@ -4315,21 +4305,21 @@ def store_job(db: sqlite3.Connection, job: JobRow, project: str) -> int:
     return job.id
 
 
-def change_job(db: sqlite3.Connection, job_id: int, **columns: Json) -> bool:
+def change_job(db: Db, job_id: int, **columns: Json) -> bool:
     """Change a running job; False, and nothing happens, if it has ended."""
     changes = ", ".join(f"{name} = :{name}" for name in columns)
     sql = f"UPDATE research_jobs SET {changes} WHERE id = :id AND {_RUNNING}"
     return _run(db, sql, id=job_id, **columns).rowcount == 1
 
 
-def drop_job(db: sqlite3.Connection, job: JobRow) -> bool:
+def drop_job(db: Db, job: JobRow) -> bool:
     """Remove a job: nothing was sent, or its caller has the answer; False where others know it."""
     sql = "DELETE FROM research_jobs WHERE id = :id AND started_at = :at AND told IS NULL"
     _run(db, sql, id=job.id, at=job.started_at)
     return stored_job(db, id=job.id, started_at=job.started_at) is None
 
 
-def lose_unanswered(db: sqlite3.Connection, job_id: int | None = None) -> None:
+def lose_unanswered(db: Db, job_id: int | None = None) -> None:
     """End the jobs whose request went down with the process that sent it.
 
     One minute without a sign of life tells it, counted anew where the clock was put back.
@@ -4344,7 +4334,7 @@ def lose_unanswered(db: sqlite3.Connection, job_id: int | None = None) -> None:
     _run(db, sql, text=UNANSWERED_TEXT, **values)
 
 
-def finish_job(db: sqlite3.Connection, job: JobRow, event: Event | None = None) -> bool:
+def finish_job(db: Db, job: JobRow, event: Event | None = None) -> bool:
     """End a run and record its spend, once; False, and nothing happens, if it had ended before.
 
     Only what is lost, at an unknown cost, may still end otherwise: its reply has come after all.
@@ -4371,14 +4361,14 @@ def finish_job(db: sqlite3.Connection, job: JobRow, event: Event | None = None) 
     return True
 
 
-def claim_cancel(db: sqlite3.Connection, job_id: int) -> bool:
+def claim_cancel(db: Db, job_id: int) -> bool:
     """Claim the right to cancel a running job: one caller gets it."""
     sql = f"""UPDATE research_jobs SET cancel_requested_at = :now WHERE id = :id
         AND cancel_requested_at IS NULL AND {_RUNNING}"""
     return _run(db, sql, now=now_text(), id=job_id).rowcount == 1
 
 
-def take_lease(db: sqlite3.Connection, name: str, owner: str, seconds: float) -> bool:
+def take_lease(db: Db, name: str, owner: str, seconds: float) -> bool:
     """Take or renew the right to a task that one process does; False if another has it."""
     # A lease that ends later than a new one would was taken before the clock was put back.
     sql = """INSERT INTO observer_lease (name, owner, until) VALUES (:name, :owner, :now + :life)
@@ -4425,7 +4415,7 @@ _OWNERS = {
 
 
 def _of(
-    db: sqlite3.Connection,
+    db: Db,
     what: str,
     project_id: int,
     combination: Combination,
@@ -4437,7 +4427,7 @@ def _of(
 
 
 def stored_hashes(
-    db: sqlite3.Connection, project_id: int, combination: Combination, source: str
+    db: Db, project_id: int, combination: Combination, source: str
 ) -> dict[str, dict[int, str]]:
     """For each text with vectors, the hashes of its chunks by their places."""
     found: dict[str, dict[int, str]] = {}
@@ -4447,15 +4437,13 @@ def stored_hashes(
     return found
 
 
-def indexable(
-    db: sqlite3.Connection, project_id: int, source: str
-) -> list[tuple[str, int | None, str]]:
+def indexable(db: Db, project_id: int, source: str) -> list[tuple[str, int | None, str]]:
     """The messages or reports that can be indexed: reference, id, text."""
     return _run(db, f"{_INDEXABLE[source]} ORDER BY item.id", project_id=project_id).fetchall()
 
 
 def store_chunks(
-    db: sqlite3.Connection,
+    db: Db,
     project_id: int,
     combination: Combination,
     chunks: Iterable[tuple[Chunk, bytes]],
@@ -4473,7 +4461,7 @@ def store_chunks(
 
 
 def claim_chunks(
-    db: sqlite3.Connection,
+    db: Db,
     project: str,
     combination: Combination,
     chunks: Sequence[Chunk],
@@ -4493,13 +4481,13 @@ def claim_chunks(
     return claimed
 
 
-def drop_claims(db: sqlite3.Connection, owner: str) -> None:
+def drop_claims(db: Db, owner: str) -> None:
     """The chunks that a call had on its way are stored, or never will be."""
     _run(db, "DELETE FROM observer_lease WHERE owner = :owner", owner=owner)
 
 
 def drop_tails(
-    db: sqlite3.Connection, project_id: int, combination: Combination, lengths: Mapping[str, int]
+    db: Db, project_id: int, combination: Combination, lengths: Mapping[str, int]
 ) -> None:
     """Remove the last chunks of texts that have become shorter; by reference, what they have."""
     # The plus signs keep SQLite to the index of references: the other one reads every row.
@@ -4511,7 +4499,7 @@ def drop_tails(
 
 
 def combination_state(
-    db: sqlite3.Connection, project_id: int, combination: Combination, source: str | None = None
+    db: Db, project_id: int, combination: Combination, source: str | None = None
 ) -> tuple[int, int]:
     """How many chunks there are and their largest id: both the same, and nothing has changed."""
     what = "SELECT count(*), coalesce(max(id), 0) {}"
@@ -4520,14 +4508,14 @@ def combination_state(
 
 
 def stored_vectors(
-    db: sqlite3.Connection, project_id: int, combination: Combination, source: str | None
+    db: Db, project_id: int, combination: Combination, source: str | None
 ) -> Iterator[list[tuple[int, bytes]]]:
     """Ids and vectors by id, in blocks."""
     found = _of(db, "SELECT id, vector {} ORDER BY id", project_id, combination, source)
     return iter(functools.partial(found.fetchmany, VECTOR_BLOCK_ROWS), [])
 
 
-def chunk_row(db: sqlite3.Connection, number: int) -> dict[str, Json] | None:
+def chunk_row(db: Db, number: int) -> dict[str, Json] | None:
     """A stored chunk as a search shows it, if it is still there."""
     sql = """SELECT source, chunk_index, cleaned(text) AS text, chat_id,
         chat_message_id AS message_id, research_job_id AS job_id,
@@ -4537,16 +4525,14 @@ def chunk_row(db: sqlite3.Connection, number: int) -> dict[str, Json] | None:
     return next(iter(rows(db, sql, id=number)), None)
 
 
-def chunk_groups(db: sqlite3.Connection, project_id: int) -> list[dict[str, Json]]:
+def chunk_groups(db: Db, project_id: int) -> list[dict[str, Json]]:
     """How many chunks are stored, by source and combination."""
     sql = """SELECT source, model, dimensions, encoding, count(*) AS chunks FROM embedding_chunks
         WHERE project_id = :id GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"""
     return rows(db, sql, id=project_id)
 
 
-def unindexed(
-    db: sqlite3.Connection, project_id: int, combination: Combination, source: str
-) -> int:
+def unindexed(db: Db, project_id: int, combination: Combination, source: str) -> int:
     """How many messages, or reports, have no vector in a combination."""
     what = f"""SELECT count(*) FROM ({_INDEXABLE[source]}) AS item WHERE NOT EXISTS
         (SELECT 1 {{}} AND ref = item.ref)"""
@@ -4554,7 +4540,7 @@ def unindexed(
     return count
 
 
-def delete_chunks(db: sqlite3.Connection, project_id: int, **which: Json) -> int:
+def delete_chunks(db: Db, project_id: int, **which: Json) -> int:
     """Delete a project's chunks with these values, where they are not None; how many."""
     wanted = {name: value for name, value in which.items() if value is not None}
     sql = "".join(f" AND {name} = :{name}" for name in wanted)
@@ -6145,18 +6131,21 @@ class PaidRequest:
         """What its end changes; what `store` returned, and the job there is afterwards."""
         project, *reserved = typing.cast("tuple[int, int, int]", self._opened)
         reply, error, stored = self.reply, self.error, None
-        if reply is None and isinstance(error, Cancelled):  # nothing was sent
-            release(db, reserved, self.started_at, runs=False)
-            if self.job_id and (self.promised or not drop_job(db, self.job())):
-                return None, self._write_job(db, None)
-            return None, None
+        unsent = reply is None and isinstance(error, Cancelled)
         if reply and self.plan.store and not error:
             stored = self.plan.store(db, project, reply)
-        if reply and reply.running:
-            release(db, reserved, self.started_at, runs=True)
+        if unsent or (reply and reply.running):
+            release(db, reserved, self.started_at, runs=not unsent)
         else:
             settle(db, reserved, self._event(project))
-        return stored, self._write_job(db, stored) if self.job_id else None
+        # Whoever waits for it is told an error, which a job could only repeat; but a run may have
+        # been accepted all the same.
+        accepted = self.plan.background and getattr(error, "sent", True)
+        failed = error and not (reply and reply.value) and self.callers and not accepted
+        needless = (unsent or failed) and not self.promised
+        if self.job_id is None or (needless and drop_job(db, self.job())):
+            return stored, None
+        return stored, self._write_job(db, stored)
 
     def _event(self, project: int) -> Event:
         """The ledger's row, as it is at the end."""
@@ -6203,12 +6192,12 @@ class PaidRequest:
             return job
         return job_of(job, plan.keep(reply), reply.usage, reply.model)
 
-    def _write_job(self, db: sqlite3.Connection, stored: Any) -> int:
+    def _write_job(self, db: sqlite3.Connection, stored: Any = None) -> int:
         """Bring the job up to date; in its project again where that was deleted meanwhile."""
         job = self.job()._replace(project_id=0)
         if isinstance(stored, int):
             job = job._replace(chat_id=stored)
-        if not self.callers:  # nobody else has the answer
+        if self.promised or self.kept or not self.callers:  # somebody will look for it
             job = job._replace(project_id=ensure_project(db, self.project))
         return store_job(db, job, self.project)
 
@@ -6222,14 +6211,11 @@ class PaidRequest:
         self.kept, changed = True, self.reply is not reply
         if changed:
             self.reply = reply
-            self.runtime.store.record(lambda db: store_job(db, self.job(), self.project))
+            self.runtime.store.record(self._write_job)
 
     def drop(self) -> None:
         """Let the job go if nobody needs it: everybody who waited has the answer."""
-        refused = isinstance(self.error, ToolError) and not self.error.sent
-        failed_unsent = refused and not (self.reply and self.reply.value)
-        kept = self.promised or (self.kept and not (self.plan.background and failed_unsent))
-        if self.job_id and self._opened and not (self.callers or kept):
+        if self.job_id and self._opened and not (self.callers or self.promised or self.kept):
             self.kept, job = True, self.job()
             self.runtime.store.write_later(lambda db: drop_job(db, job))
 
@@ -9754,8 +9740,8 @@ def _delete(call: Call, name: str) -> ProjectsResult:
     def note(running: int) -> str:
         jobs = "1 job has" if running == 1 else f"{running} jobs have"
         return (
-            f"{jobs} not finished: what is brought is discarded, what it costs is recorded at the "
-            "end. perplexity_jobs cancel stops a run."
+            f"{jobs} not finished: a report is discarded, a late answer is filed under the project "
+            "again, and what they cost is recorded. perplexity_jobs cancel stops a run."
         )
 
     with call.store.reading() as db:
@@ -9899,7 +9885,7 @@ def _usage_warnings(sums: Mapping[str, Json], caps: Sequence[Cap]) -> list[str]:
     """What the sums do not cover, and which caps are nearly used up."""
     unknown, computed = sums["calls_cost_unknown"], sums["calls_cost_computed"]
     bound = "The cost is a lower bound: calls that failed or are on their way may be billed"
-    bound += f"; the cost of {counted(unknown, 'call')} is not known" if unknown else ""
+    bound += f"; the cost of {counted(unknown, 'call')} is not known"
     if computed:
         bound += f"; {counted(computed, 'cost')} computed from documented prices"
     near = [
@@ -9908,7 +9894,7 @@ def _usage_warnings(sums: Mapping[str, Json], caps: Sequence[Cap]) -> list[str]:
         if cap.window != "call"
         and cap.spent_nano + cap.reserved_nano >= CAP_WARNING * cap.limit_nano
     ]
-    return [f"{bound}.", *near] if sums["errors"] or unknown else near
+    return [f"{bound}.", *near] if unknown else near
 
 
 def _cap_info(cap: Cap) -> dict[str, Json]:

@@ -838,6 +838,41 @@ class Chats(unittest.TestCase):
             self.assertEqual(result["incomplete_reason"], "max_output_tokens")
             self.assertEqual(owner.ok("chat", action="list")["chats"], [])
 
+    def test_an_answer_that_was_promised_is_found_though_its_project_was_deleted(self) -> None:
+        for joined in (False, True):
+            with self.subTest(joined=joined), desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+                gate = owner.fake.hold("POST /v1/agent")
+                number = owner.ok("ask", query="late", project="gone")["job_id"]
+                patient = owner.call("ask", patient=True)
+                again = Background(owner, "ask", call=patient, query="late", project="gone")
+                while joined and not patient.requests:
+                    again.call.pause(0.001)
+                if not joined:
+                    patient.cancel()
+                owner.ok("projects", action="delete", project="gone", confirm=True)
+                gate.set()
+                self.assertTrue(owner.runtime.settle(WAIT_S))
+                again.end()
+                found = owner.ok("jobs", action="result", job_id=number, project="gone")
+                self.assertIn("late", found["answer"])
+                with owner.runtime.store.reading() as db:
+                    sql = """SELECT name FROM research_jobs JOIN projects
+                        ON projects.id = project_id"""
+                    self.assertEqual(db.execute(sql).fetchall(), [("gone",)])
+
+    def test_no_answer_stays_where_nobody_finds_it_after_its_project_was_deleted(self) -> None:
+        with desk() as owner:
+            gate = owner.fake.hold("POST /v1/agent")
+            asked = Background(owner, "ask", query="q", project="gone")
+            owner.fake.wait_for("POST /v1/agent", 1)
+            owner.ok("projects", action="delete", project="gone", confirm=True)
+            gate.set()
+            self.assertIn("q", asked.join().structured["answer"])
+            owner.ok("usage")
+            with owner.runtime.store.reading() as db:
+                self.assertEqual(db.execute("SELECT * FROM research_jobs").fetchall(), [])
+            self.assertEqual(statuses(owner), ["ok"])
+
     def test_a_chat_deleted_meanwhile_does_not_lose_the_answer(self) -> None:
         with desk() as owner:
             number = owner.ok("chat", action="send", title="t", message="one")["chat_id"]

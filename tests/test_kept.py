@@ -276,6 +276,30 @@ class Runs(unittest.TestCase):
                 self.assertEqual(job(other, number)["status"], ends)
                 other.runtime.close()
 
+    def test_a_call_whose_error_was_told_at_once_leaves_no_job(self) -> None:
+        failures = [Answer(status, NO) for status in (400, 401, 500)]
+        failures += [Answer(200, {"output": 1}), Answer(fault="reset_after")]
+        for failure in failures:
+            with self.subTest(failure), desk(PERPLEXITY_MAX_ATTEMPTS="1") as owner:
+                for tool in ("ask", "research") if failure.status in {400, 401} else ("ask",):
+                    owner.fake.script("POST /v1/agent", failure)
+                    owner.refused(tool, query="q")
+                owner.fake.script("POST /search", failure)
+                # Its end is not told to have come, as on the command line.
+                self.assertIsNotNone(pro.run_tool(owner.call("search"), {"query": "q"}).kind)
+                self.assertEqual(owner.ok("jobs", action="list")["jobs"], [])
+                self.assertEqual({event["status"] == "ok" for event in owner.events()}, {False})
+
+    def test_errors_that_cost_nothing_make_no_lower_bound(self) -> None:
+        with desk(PERPLEXITY_MAX_ATTEMPTS="1") as owner:
+            owner.fake.script("POST /search", Answer(401, NO))
+            owner.refused("search", query="q")
+            report = owner.ok("usage")
+            self.assertEqual((report["totals"]["errors"], report["warnings"]), (1, []))
+            owner.fake.script("POST /search", Answer(500, NO))
+            owner.refused("search", query="q")
+            self.assertIn("lower bound", owner.ok("usage")["warnings"][0])
+
     def test_a_job_names_its_chat_and_tells_models_from_depths(self) -> None:
         with desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
             gate = owner.fake.hold("POST /v1/agent")

@@ -408,6 +408,22 @@ class OtherFiles(WithFolder):
         self.assertIn("cannot be opened", error.message)
         self.assertTrue(self.path.is_dir())
 
+    @unittest.skipUnless(hasattr(os, "mkfifo"), "needs a POSIX system")
+    def test_a_pipe_in_the_files_place_is_named_at_once(self) -> None:
+        os.mkfifo(self.path)
+        code = f"""
+{IMPORT}
+import contextlib
+store = pro.Store(pro.Settings(data_dir=sys.argv[1]))
+for unit in (store.reading, store.writing):
+    with contextlib.suppress(pro.ToolError), unit():
+        pass
+print(store.health()[0])
+"""
+        command = [sys.executable, "-c", code, str(self.folder)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        self.assertIn("cannot be opened", done.stdout)
+
     def test_an_empty_file_is_filled(self) -> None:
         self.path.touch()
         self.project()
