@@ -4930,18 +4930,15 @@ def read_sources(output: list[Json]) -> tuple[list[Source], list[str]]:
 def _answer_in(output: list[Json]) -> str:
     """The text of every message, or its refusal; the wire has no ready-made answer field."""
     messages = []
-    for item in output:
-        if text_in(item, "type") not in {"message", None}:
-            continue
-        texts = [
-            part.get("refusal" if text_in(part, "type") == "refusal" else "text")
-            for part in list_in(item, "content")
-            if isinstance(part, dict) and text_in(part, "type") in {"output_text", "refusal", None}
-        ]
+    for item in (item for item in output if text_in(item, "type") in {"message", None}):
+        texts = []
+        for part in list_in(item, "content"):
+            kind = text_in(part, "type") or "output_text"
+            name = {"refusal": "refusal", "output_text": "text"}.get(kind, "")
+            texts.append(part.get(name) if isinstance(part, dict) else None)
         messages.append("".join(text for text in texts if isinstance(text, str)))
     spoken = [text for text in messages if text.strip()]
-    answer = spoken[0] if len(spoken) == 1 else "\n\n".join(text.strip() for text in spoken)
-    return harmless(answer)
+    return harmless(spoken[0] if len(spoken) == 1 else "\n\n".join(map(str.strip, spoken)))
 
 
 def read_run(body: Json) -> Run:
@@ -5068,20 +5065,16 @@ def outside_domains(urls: Iterable[str], domains: list[str] | None) -> list[str]
     """A warning for pages outside the domains that were asked for."""
     if not domains:
         return []
-    denied = domains[0].startswith("-")
     names = [domain.lstrip("-*.").partition("/") for domain in domains]
-
-    def is_listed(url: str) -> bool:
+    strays, denied = list[str](), domains[0].startswith("-")
+    for url in urls:
         host, path = _host_of(url), url.partition("://")[2].partition("/")[2]
-        return any(
+        is_listed = any(
             f".{host}".endswith(f".{name}") and path.startswith(below) for name, _, below in names
         )
-
-    strays = [_host_of(url) for url in urls if is_listed(url) is denied]
-    if not strays:
-        return []
+        strays += [host] if is_listed is denied else []
     shown = one_line(", ".join(dict.fromkeys(strays)), 200)
-    return [f"{counted(len(strays), 'result')} outside the domains asked for: {shown}."]
+    return _noted(len(strays), "result", f"outside the domains asked for: {shown}")
 
 
 # ---- Search
@@ -5243,14 +5236,10 @@ def _score_criteria(criteria: Json) -> Json:
 
 _CRITERIA = {
     "noul": _noul_criteria,
-    "boolean": _noul_criteria,  # unknown to the API; what most people call a noul
+    "boolean": _noul_criteria,  # unknown to the API
     "choice": _choice_criteria,
     "score": _score_criteria,
 }
-
-
-def _sent_type(question: Mapping[str, Json]) -> str:
-    return "noul" if question["type"] == "boolean" else str(question["type"])
 
 
 def _question(given: Json) -> dict[str, Json]:
@@ -5273,6 +5262,11 @@ def _question(given: Json) -> dict[str, Json]:
     if criteria is None and instructions is None:
         raise ValueError(f"{asked} needs instructions, or criteria with true and/or false")
     return _present(type=asked, instructions=instructions, criteria=criteria)
+
+
+def sent(question: Mapping[str, Json]) -> dict[str, Json]:
+    """A question as it is sent: `boolean` is what most people call a noul."""
+    return {**question, "type": "noul" if question["type"] == "boolean" else question["type"]}
 
 
 _PICTURE = pattern(r"\A\s*data:image/|data:image/[\w.+-]+;base64,", re.IGNORECASE)
@@ -5488,14 +5482,6 @@ def state_with(state: Json, urls: Sequence[str]) -> Json:
     return [*(first if _says(state) else []), *parts]
 
 
-def decisions_body(
-    model: str, state: Json, questions: Mapping[str, dict[str, Json]]
-) -> dict[str, Json]:
-    """The body of one request."""
-    asked = {name: {**given, "type": _sent_type(given)} for name, given in questions.items()}
-    return {"model": model, "state": state, "questions": asked}
-
-
 # ---- Decisions: the answers
 
 
@@ -5523,7 +5509,7 @@ def _shares(given: Json, options: Sequence[str], flaws: list[str]) -> dict[str, 
 
 def _read_answer(given: Json, question: Mapping[str, Json], flaws: list[str]) -> Decision | None:
     """The answer to one question, None where there is none; what is wrong joins the flaws."""
-    kind, criteria = _sent_type(question), question.get("criteria") or {}
+    kind, criteria = sent(question)["type"], question.get("criteria") or {}
     # The levels of a score are those that were sent: a reply can tell nothing new about them.
     legend = {str(n): level for n, level in enumerate(criteria)} if kind == "score" else None
     options, value = list(criteria if legend is None else legend), given.get(kind)
@@ -5612,7 +5598,6 @@ def decisions_text(answers: Mapping[str, Decision]) -> str:
 # The API takes 120,000 tokens in a request. There is no counting them here, but a token is at least
 # one byte of text, so that many bytes are never too many. English fills a batch by characters.
 _MAX_BATCH_BYTES = 120_000
-_ENCODINGS = {"int8": "base64_int8", "binary": "base64_binary"}
 
 
 def without_key(text: str, key: str | None) -> str:
@@ -5689,15 +5674,6 @@ def batches_of(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
         batch.append(chunk)
     if batch:
         yield batch
-
-
-def embed_body(texts: list[str], combination: Combination) -> dict[str, Json]:
-    """The body of an embedding request; the full size is what the API returns unasked."""
-    model, size, encoding = combination
-    given = None if size == EMBED_SIZES[model] else size
-    return _present(
-        model=model, input=texts, dimensions=given, encoding_format=_ENCODINGS[encoding]
-    )
 
 
 def read_vectors(body: Json, names: Sequence[str], combination: Combination) -> list[bytes]:
@@ -9066,7 +9042,11 @@ def _decide_plans(settings: Settings, args: DecideArgs) -> tuple[list[RequestPla
             RequestPlan(
                 api="decisions",
                 path=DECISIONS_PATH,
-                body=decisions_body(model, state, part),
+                body={
+                    "model": model,
+                    "state": state,
+                    "questions": {name: sent(question) for name, question in part.items()},
+                },
                 title=one_line(", ".join(part), 300),
                 read=functools.partial(read, part),
                 keep=keep,
@@ -9299,21 +9279,25 @@ def _embed_plan(texts: list[str], names: Sequence[str], combination: Combination
     It becomes no job when nobody waits any more: vectors are nothing to read.
     """
 
+    model, size, encoding = combination
+    body = {"model": model, "input": texts, "encoding_format": f"base64_{encoding}"}
+
     def read(reply: Reply) -> ParsedReply:
-        usage = embeddings_usage(reply.body, combination.model)
+        usage = embeddings_usage(reply.body, model)
         return billed_reply(lambda: read_vectors(reply.body, names, combination), usage)
 
     return RequestPlan(
         api="embeddings",
         path=EMBEDDINGS_PATH,
-        body=embed_body(texts, combination),
+        # The full size is what the API returns unasked.
+        body={**body, "dimensions": size} if size != EMBED_SIZES[model] else body,
         title="embedding",
         read=read,
         keep=None,
-        model=combination.model,
+        model=model,
         # base64 of a vector and what stands around it, twice over
-        most_bytes=(1 << 16) + len(texts) * (3 * combination.dimensions + 1000),
-        estimate_nano=sum(map(size_bytes_of, texts)) * EMBED_PRICES[combination.model],
+        most_bytes=(1 << 16) + len(texts) * (3 * size + 1000),
+        estimate_nano=sum(map(size_bytes_of, texts)) * EMBED_PRICES[model],
     )
 
 

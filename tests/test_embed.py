@@ -101,14 +101,6 @@ class Purely(unittest.TestCase):
         said = "dimensions: must be a whole number from 128 to 2560, a multiple of 8."
         self.assertEqual(self.refusal(lambda: pro.checked_size(2568, None)), said)
 
-    def test_only_a_size_other_than_the_full_one_is_sent(self) -> None:
-        for model, full in ((SMALL, 1024), (LARGE, 2560)):
-            body = pro.embed_body(["a"], pro.Combination(model, full, "binary"))
-            wanted = {"model": model, "input": ["a"], "encoding_format": "base64_binary"}
-            self.assertEqual(body, wanted)
-            body = pro.embed_body(["a"], pro.Combination(model, 256, "int8"))
-            self.assertEqual((body["dimensions"], body["encoding_format"]), (256, "base64_int8"))
-
     def test_a_refused_entry_is_named_by_its_place(self) -> None:
         good = {"key": "a", "text": "b"}
         second = "; entry 2 is not so."
@@ -345,6 +337,15 @@ class Indexing(EmbedTest):
         self.assertEqual(self.bodies(), [wanted])
         kept = [(f"t:{key}", 0, text) for key, text in sorted(BAKING)]
         self.assertEqual(self.chunks(), kept)
+
+    def test_only_a_size_other_than_the_full_one_is_sent(self) -> None:
+        for model, full in ((SMALL, 1024), (LARGE, 2560)):
+            self.index(("a", "a"), model=model, dimensions=full, encoding="binary")
+            wanted = {"model": model, "input": ["a"], "encoding_format": "base64_binary"}
+            self.assertEqual(self.bodies()[-1], wanted)
+            self.index(("a", "a"), model=model, dimensions=256)
+            body = self.bodies()[-1]
+            self.assertEqual((body["dimensions"], body["encoding_format"]), (256, "base64_int8"))
 
     def test_unchanged_texts_cost_nothing(self) -> None:
         self.index(*BAKING)
