@@ -8921,7 +8921,7 @@ class DecideArgs(NamedTuple):
     images: Annotated[
         list[str] | None,
         Arg(
-            "Up to 8 PNG, JPEG, WebP: data: URLs, or paths if PERPLEXITY_FILES_DIR is set",
+            "Up to 8 PNG, JPEG, WebP: data: URLs; paths, over MCP only below PERPLEXITY_FILES_DIR",
             high=MAX_IMAGES,
         ),
     ] = None
@@ -13864,10 +13864,14 @@ def _for_a_shell(settings: Settings, order: ParsedCommand) -> tuple[Settings, Pa
     if (word, action) == ("chat", "send") and is_new and arguments.get("message", "").strip():
         line = arguments["message"].strip().splitlines()[0]
         arguments.setdefault("title", one_line(line, MAX_TITLE_CHARS))
-    if arguments.get("images") and settings.files_dir is None:
-        paths = [Path(name).resolve() for name in arguments["images"]]
-        arguments["images"] = [str(path) for path in paths]
-        settings = settings._replace(files_dir=paths[0].anchor)
+    if arguments.get("images"):  # whoever types a name may read the file
+        arguments["images"] = [
+            name
+            if re.match(r"\s*data:|[a-z]+://", name, re.IGNORECASE)
+            else str(Path(name).resolve())
+            for name in arguments["images"]
+        ]
+        settings = settings._replace(files_dir=Path.cwd().anchor)
     return settings, order
 
 

@@ -972,13 +972,20 @@ class Typing(unittest.TestCase):
             "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5E"
             "rkJggg=="
         )
-        with console() as here:
+        with console() as here, tempfile.TemporaryDirectory() as other:
             for name in ("a.png", "b.png"):
                 Path(here.folder, name).write_bytes(pixel)
             line = f"decide --image {here.folder}/a.png --image {here.folder}/b.png --yes-no red?"
-            said = here.line(line)
-            self.assertEqual(said.status, 0, said.err)
-            self.assertEqual(json.dumps(here.fake.requests[-1].body).count("data:image/png"), 2)
+            for files in ("", other):  # a folder for clients says nothing about who types
+                said = here.line(line, PERPLEXITY_FILES_DIR=files)
+                self.assertEqual(said.status, 0, said.err)
+                self.assertEqual(json.dumps(here.fake.requests[-1].body).count("data:image/png"), 2)
+            words = " ".join(here.line("decide --help").out.split())
+            self.assertIn("over MCP only below PERPLEXITY_FILES_DIR", words)
+            url = f"data:image/png;base64,{base64.b64encode(pixel).decode()}"
+            self.assertEqual(here.run("decide", "--image", url, "--yes-no", "red?").status, 0)
+            said = here.line("decide --image https://example.org/a.png --yes-no red?")
+            self.assertIn("is a link", said.err)
 
     def test_files_are_indexed_by_their_names(self) -> None:
         with console() as here:
