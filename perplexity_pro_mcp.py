@@ -579,7 +579,9 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     """The known name that a misspelt one most likely means."""
     import difflib
 
-    found = difflib.get_close_matches(name[:100].lower(), list(names), n=1, cutoff=0.6)
+    known, name = list(names), name[:100].lower()
+    begun = [one for one in known if len(name) > 2 and one.lower().startswith(name)]
+    found = begun or difflib.get_close_matches(name, known, n=1, cutoff=0.65)
     return found[0] if found else None
 
 
@@ -12877,19 +12879,21 @@ class Stdin:
 # the way back from arguments to words all read the same ones. The parser is a loop of our own: what
 # argparse makes of -- and of values that start with a dash differs between versions of Python.
 
-_PAYING = ("ask", "chat", "research", "search", "decide", "embed")
+_PAYING = ("ask", "research", "search", "decide")
 _ANSWERING = ("ask", "chat", "research", "jobs")
 
 
 def _option(name: str, words: str, kind: str = "boolean", commands: tuple[str, ...] = ()) -> Field:
     """What the command line adds to the arguments of some tools, or of all."""
     shape = Shape("array", list_of="string") if kind == "list" else Shape(kind)
-    return Field(name, shape, Arg(words, commands=commands), None, False)
+    low, high = (0.0, 1.0) if kind == "number" else (None, None)
+    return Field(name, shape, Arg(words, low, high, commands=commands), None, False)
 
 
 OPTIONS = (
     _option("json", "Print the structured result"),
     _option("quiet", "Print the bare answer: no sources, no usage", commands=_ANSWERING),
+    _option("quiet", "Print nothing: the exit status tells", commands=("decide",)),
     _option("plain", "Plain text, also in a terminal", commands=_ANSWERING),
     _option("output", "Write the answer to a file as Markdown; - prints", "string", _ANSWERING),
     _option("wait", "Wait, however long it takes", commands=("research", "jobs")),
@@ -12897,11 +12901,17 @@ OPTIONS = (
     _option("yes_no", "A question for yes or no; or NAME=QUESTION", "list", ("decide",)),
     _option("choice", "NAME=ONE,TWO,...: which one fits", "list", ("decide",)),
     _option("score", "NAME=LOWEST,...,TOP: how much", "list", ("decide",)),
-    _option("threshold", "Status 7 if an answer is less likely", "number", ("decide",)),
+    _option("threshold", "Status 7 if a yes or choice is less likely", "number", ("decide",)),
     _option("csv", "Print the groups as CSV", commands=("usage",)),
-    _option("html", "Write a page with charts by day and tool", "string", ("usage",)),
-    _option("yes", "Agree beforehand to delete or spend", commands=(*_PAYING, "jobs", "projects")),
-    _option("dry_run", "Print request and estimate; send, store nothing", commands=_PAYING),
+    _option("html", "Write charts by day and tool; - prints", "string", ("usage",)),
+    _option("yes", "Agree beforehand to spend", commands=_PAYING),
+    _option(
+        "yes", "Agree beforehand to delete or spend", commands=("chat", "embed", "jobs", "projects")
+    ),
+    _option(
+        "dry_run", "Print request and estimate; send, store nothing",
+        commands=(*_PAYING, "chat", "embed"),
+    ),
     _option("fence", "Mark text from the web, as models get it"),
     _option("args_json", "Arguments as a JSON object, @file or -; flags win", "string"),
     # Of commands that are no tools.
@@ -12912,7 +12922,7 @@ OPTIONS = (
     _option("no_browser", "Print the address, open no browser", commands=("computer",)),
     _option("offline", "Send nothing", commands=("doctor",)),
     _option("write", "Write into the client's file", commands=("setup",)),
-)
+)  # fmt: skip
 _ADDED = frozenset(option.name for option in OPTIONS)
 _SHORT = {
     "model": "-m", "project": "-p", "quiet": "-q", "output": "-o", "json": "-j", "newest": "-c",
@@ -12924,7 +12934,15 @@ _PLACED: dict[tuple[str, Json], tuple[str, ...]] = {  # what else than declared 
     **dict.fromkeys((("chat", "list"), ("chat", "read"), ("chat", "delete")), ("chat_id",)),
     **dict.fromkeys((("embed", "index"), ("embed", "status"), ("embed", "delete")), ()),
 }
+_MEANT = {  # the action where none is named: by the first word, 0 for a number
+    ("jobs", ""): "list", ("jobs", "0"): "result", ("projects", ""): "list",
+    ("embed", ""): "status",
+}  # fmt: skip
 _QUESTIONS = ("query", "message", "state")  # takes all the words that are left
+_MISSING = {
+    **dict.fromkeys(_QUESTIONS, ": write it as words, or pipe it in"),
+    "questions": ": --yes-no, --choice, --score or JSON",
+}
 _ASKING = {None, "send", "search"}  # the actions that have a question
 # Not a dash alone, a negative number, or a text with spaces that begins with a dash.
 _FLAG_LIKE = pattern(r"-(?!\Z|[\d.]+\Z)[^\s=]*(=.*)?", re.DOTALL)
@@ -12970,26 +12988,23 @@ def _plain_words(command: str, words: Sequence[str], most: int) -> tuple[list[st
 
 def read_words(declared: Tool, words: Sequence[str], stdin: Stdin) -> ParsedCommand:
     """The arguments and options in a command's words; UsageError where they make no sense."""
-    places, typed = _sorted_out(_fields_of(declared.word), words)
     fields = {field.name: field for field in _fields_of(declared.word)}
+    places, typed = _sorted_out([*fields.values()], words)
     values = {n: _value(f, *typed[n], stdin) for n, f in fields.items() if n in typed}
-    options = {o.name: values.pop(o.name) for o in OPTIONS if o.name in values}
+    options = {name: values.pop(name) for name in [*values] if name in _ADDED}
     # Flags win over --args-json, and words over both: the nearer to the hand, the more meant.
     given = _arguments_in(stdin.text_of(options.pop("args_json", "{}")))
+    for name in given.keys() - fields.keys() - {*IGNORED_ARGUMENTS, *RENAMED}:
+        raise UsageError(f"{one_line(name, 40)}: there is no such argument{_meant(name, fields)}")
     arguments = {name: value for name, value in given.items() if value is not None}
     arguments.update(values, **({"confirm": True} if options.pop("yes", False) else {}))
     order = ParsedCommand(declared, arguments, options, {n: flag for n, (flag, _) in typed.items()})
-    _place(order, _with_action(order, places, stdin), stdin)
+    _place(order, places, stdin)
     if declared.word == "decide":
-        arguments.update(_typed_questions(order))
-        arguments.update(
-            {"state": ""} if "images" in arguments and "state" not in arguments else {}
-        )
+        _add_questions(order)
     for field in fields.values():
         if field.required and field.name not in arguments:
-            how = ": write it as words, or pipe it in" * (field.name in _QUESTIONS)
-            how = ": --yes-no, --choice, --score or JSON" if field.name == "questions" else how
-            raise UsageError(f"{field.name} is missing{how}")
+            raise UsageError(f"{field.name} is missing{_MISSING.get(field.name, '')}")
     return order
 
 
@@ -13012,7 +13027,7 @@ def _sorted_out(
             return places + rest, typed
         if _FLAG_LIKE.fullmatch(word):
             field, flag, text = _flag_in(word, rest, known)
-            takes = f"{flag} takes {'no' if field.shape.kind == 'boolean' else 'one'} value"
+            takes = f"{flag} takes {'no' if field.form == 'switch' else 'one'} value"
             takes = f"repeat {flag} for each value" if field.form == "texts" else takes
             closed = takes if len(places) > begins else ""
             earlier = typed.get(field.name, ("", []))[1] if field.form == "texts" else []
@@ -13028,11 +13043,15 @@ def _sorted_out(
 def _flag_in(word: str, rest: list[str], known: Mapping[str, Field]) -> tuple[Field, str, str]:
     """A flag's field, itself, and its value, which may be the next word."""
     flag, joined, text = word.partition("=")
+    if flag not in known and word[:2] in known:  # short ones together, or with their value
+        is_switch = known[word[:2]].form == "switch"
+        rest.insert(0, "-" * is_switch + word[2:])
+        flag, joined = word[:2], ""
     if flag not in known:
-        near = nearest(flag.strip("-"), [name.strip("-") for name in known])
+        near = nearest(flag.strip("-"), [name[2:] for name in known if name.startswith("--")])
         hint = f"; did you mean --{near}?" if near else ""
         raise UsageError(f"{one_line(flag, 40)}: there is no such flag{hint}")
-    if known[flag].shape.kind == "boolean":
+    if known[flag].form == "switch":
         if joined:
             raise UsageError(f"{flag} takes no value")
     elif not joined:
@@ -13062,36 +13081,24 @@ def _arguments_in(text: str) -> dict[str, Json]:
 
 
 def _value(field: Field, flag: str, texts: Sequence[str], stdin: Stdin) -> Json:
-    """A value by its declared kind; bounds are the tool's affair."""
-    shape, text = field.shape, texts[-1]
-    if shape.kind == "boolean":
+    """A value by its declared kind; bounds of arguments are the tool's affair."""
+    text, value, form = texts[-1], texts[-1], field.form
+    if form == "switch":
         return not flag.startswith("--no-")
-    if field.form == "texts":
+    if form == "texts":
         if field.name in {"domains", "languages"} and any("," in text for text in texts):
             raise UsageError(f"{flag} takes one value; repeat {flag} for each")
-        return text if shape.or_list and len(texts) == 1 else list(texts)
-    value: Json = text
-    if shape.kind in {"object", "array", "any"}:
+        return text if field.shape.or_list and len(texts) == 1 else list(texts)
+    if form in {"json", "any"}:
         value = stdin.text_of(text)
-        value = value if shape.kind == "any" else _json_of(flag, value)
+        value = _json_of(flag, value) if form == "json" else value
+    unbound = field._replace(arg=Arg("", amount=field.arg.amount))
     try:
-        return read_argument(field._replace(arg=Arg("", amount=field.arg.amount)), value)
+        return read_argument(field if field.name in _ADDED else unbound, value)
     except ToolError as error:
         problem = error.message.partition(": ")[2].rstrip(".")
-        raise UsageError(f"{flag} {problem}{_meant(text, shape.choices)}") from None
-
-
-def _with_action(order: ParsedCommand, places: list[str], stdin: Stdin) -> list[str]:
-    """The words with the action that is plainly meant where none is named."""
-    field = fields_of(arguments_of(order.declared))[0]
-    word, arguments, first = order.declared.word, order.arguments, "".join(places[:1])
-    if not _is_action(field) or first.lower() in field.shape.choices or "action" in arguments:
-        return places
-    says = "newest" in order.options or "message" in arguments or " " in first or first == "-"
-    if word == "chat" and (says or (not first and stdin.is_fed())):
-        return ["send", *places]
-    meant = {"jobs": "result" if first.isdigit() else "list", "projects": "list", "embed": "status"}
-    return [meant[word], *places] if word in meant and (not first or first.isdigit()) else places
+        hint = "; put a message into quotes, or behind send" * ("send" in field.shape.choices)
+        raise UsageError(f"{flag} {problem}{_meant(text, field.shape.choices, hint)}") from None
 
 
 def _places_of(declared: Tool, action: Json) -> list[Field]:
@@ -13104,9 +13111,17 @@ def _places_of(declared: Tool, action: Json) -> list[Field]:
 
 def _place(order: ParsedCommand, places: list[str], stdin: Stdin) -> None:
     """Put the words that stand without a flag in their places, and what was piped in."""
-    declared, arguments = order.declared, order.arguments
+    declared, arguments, first = order.declared, order.arguments, "".join(places[:1])
+    word, known = declared.word, fields_of(arguments_of(declared))[0].shape.choices
+    if known and "action" not in arguments and first.lower() not in known:
+        # One may be left out where it is plainly meant.
+        meant = _MEANT.get((word, "0" if first.isdigit() else first))
+        says = "newest" in order.options or "message" in arguments or " " in first or first == "-"
+        if word == "chat" and (says or not (first or not stdin.is_fed())):
+            meant = "send"
+        places = [meant, *places] if meant else places
     action = places[0].lower() if places else arguments.get("action")
-    if (declared.word, action) == ("embed", "index") and places[1:]:
+    if (word, action) == ("embed", "index") and places[1:]:
         arguments.setdefault("source", "text")
         texts = {name: stdin.text_of(name if name == "-" else f"@{name}") for name in places[1:]}
         arguments["items"] = [{"key": name, "text": text} for name, text in texts.items()]
@@ -13140,35 +13155,41 @@ def _place_question(
     for number, piece in enumerate(texts[1:], 1):  # what was piped in stands between blank lines
         text += ("\n\n" if "-" in words[number - 1 : number + 1] else " ") + piece
     if not text.strip() and (field.shape.kind == "string" or words == ["-"]):
-        raise UsageError(f"{field.name} is missing" if words == ["-"] else f"{field.name} is blank")
+        raise UsageError(f"{field.name} is {'missing' if words == ['-'] else 'blank'}")
     many = field.shape.or_list and len(texts) > 1
     arguments[field.name] = texts if many else text
     if field.shape.kind == "any":
         arguments[field.name] = read_argument(field, text)
 
 
-def _typed_questions(order: ParsedCommand) -> dict[str, Json]:
-    """The questions of --questions, --yes-no, --choice and --score together."""
-    questions = dict(order.arguments.get("questions", {}))
-    typed = (
-        (kind, text)
-        for kind in ("yes_no", "choice", "score")
-        for text in order.options.get(kind, ())
-    )
+def _add_questions(order: ParsedCommand) -> None:
+    """Put the questions of --yes-no, --choice and --score beside those of --questions."""
+    arguments, options = order.arguments, order.options
+    questions = dict(arguments.get("questions", {}))
+    typed = [
+        (kind, text) for kind in ("yes_no", "choice", "score") for text in options.get(kind, ())
+    ]
     for kind, text in typed:
         name, named, rest = text.partition("=")
         parts = [part.strip() for part in rest.split(",") if part.strip()]
+        asked: dict[str, Json] = {"instructions": name} if " " in name else {}
         if kind == "yes_no":
             plain = not named or " " in name  # an equals sign inside a question
             name = one_line(text, MAX_QUESTION_NAME_CHARS) if plain else name
-            questions[name] = {"type": "noul", "instructions": text if plain else rest}
+            asked = {"type": "noul", "instructions": text if plain else rest}
         elif len(parts) < 2:
             raise UsageError(f"{order.typed[kind]} must be NAME=ONE,TWO,..., not {cut(text, 60)}")
         else:
             criteria: Json = dict.fromkeys(parts) if kind == "choice" else parts
-            about = {"instructions": name} if " " in name else {}
-            questions[name] = {"type": kind, "criteria": criteria, **about}
-    return {"questions": questions} if questions else {}
+            asked = {"type": kind, "criteria": criteria, **asked}
+        if name in questions:
+            raise UsageError(f"two questions are called {one_line(name, 60)}")
+        questions[name] = asked
+    if "threshold" in options and all(kind == "score" for kind, _ in typed or [("", "")]):
+        raise UsageError("--threshold goes with questions for yes or no, or with choices")
+    arguments.update({"questions": questions} if questions else {})
+    if "images" in arguments:
+        arguments.setdefault("state", "")
 
 
 def words_of(declared: Tool, arguments: Mapping[str, Json]) -> list[str]:
@@ -13196,7 +13217,7 @@ def _flags_for(field: Field, value: Json, *, simple: bool) -> list[str]:
     flags = flags_of(field)
     if isinstance(value, bool):
         return [flag for flag in flags if flag.startswith("--no-") != value]
-    is_lost = isinstance(value, dict) or (field.shape.kind == "any" and not simple)
+    is_lost = isinstance(value, dict) or (field.form == "any" and not simple)
     if isinstance(value, list):  # a single one of a text-or-list would become a text
         is_lost = field.form != "texts" or (field.shape.or_list and len(value) == 1)
     if is_lost or not flags:
@@ -13209,40 +13230,49 @@ def _flags_for(field: Field, value: Json, *, simple: bool) -> list[str]:
 
 
 class _Watch:
-    """What a person sees of a running call: its answer as it comes, else a line that moves.
+    """A call, and what a person sees of it: its answer as it comes, else a line that moves.
 
     The call's thread only leaves things here; the main thread alone writes and asks.
     """
 
-    def __init__(self, order: ParsedCommand, screen: Screen) -> None:
-        job = order.arguments.get("job_id")
+    outcome: Outcome  # once it is over
+    signal = 0  # what asked it to stop
+
+    def __init__(self, order: ParsedCommand, runtime: Runtime, screen: Screen) -> None:
+        job, options = order.arguments.get("job_id"), order.options
         self.shown = ""  # of the answer
-        self.heard: list[str] = []
+        self._heard: list[str] = []
         # Pipes, NO_COLOR and --plain get plain text.
-        plain = order.options.keys() & {"plain", "fence", "json"} or not screen.styled
+        plain = options.keys() & {"plain", "fence", "json"} or not screen.styled
         self.page = None if plain else Markdown(screen)
         self._screen = screen
         self._name = f"job {job}" if job else order.declared.word
         self._latest = ""
         self._began = time.monotonic()
-        self._asked: list[str] = []
+        self._questions: list[str] = []
         self._agreed: list[bool] = []
+        report = self._report if screen.watched else None
+        self.call = Call(runtime, order.declared, report, patient=True)
+        self.call.rehearses = "dry_run" in options
+        if "confirm" not in order.arguments and screen.answers():
+            self.call.ask_user = self._ask
+        if _streams(order, screen):
+            self.call.hear = self._heard.append
 
-    def report(self, message: str) -> None:
-        """Note how far the call is."""
+    def _report(self, message: str) -> None:
         self._latest = f", {message}"
 
-    def ask(self, call: Call, question: str) -> bool:
+    def _ask(self, question: str) -> bool:
         """Have the main thread ask the user; called by the call's own."""
         self._agreed.clear()
-        self._asked.append(question)
+        self._questions.append(question)
         while not self._agreed:
-            call.pause(STREAM_TICK_S)
+            self.call.pause(STREAM_TICK_S)
         return self._agreed[0]
 
     def show(self) -> None:
         """Show what came of the answer since the last look, without reasoning before it."""
-        text = "".join(self.heard)
+        text = "".join(self._heard)
         start = text.lstrip().lower()
         if len(start) < len("<think>") and "<think>".startswith(start):
             return  # it may be the beginning of that tag
@@ -13255,62 +13285,50 @@ class _Watch:
     def tick(self) -> None:
         """Show what is new, at least that time goes by; ask what has to be asked."""
         self.show()
-        while self._asked:
-            self._screen.note(self._asked.pop(0))
+        while self._questions:
+            self._screen.note(self._questions.pop(0))
             self._agreed.append(self._screen.agreed())
         if not self.shown:
             age = int(time.monotonic() - self._began)
             self._screen.status(f"{self._name}: {age} s{self._latest}")
 
 
-class CallEnd(NamedTuple):
-    """A call that is over, what of its answer is on the screen, and what asked it to stop."""
-
-    outcome: Outcome
-    watch: _Watch
-    call: Call
-    signal: int = 0
-
-
 def _streams(order: ParsedCommand, screen: Screen) -> bool:
     """Whether an answer is shown while it is written."""
     asks = order.declared.word == "ask" or order.arguments.get("action") == "send"
-    return asks and screen.terminal and order.options.keys().isdisjoint({"json", "output", "fence"})
+    whole = order.options.keys() & {"json", "output", "fence"} or "json_schema" in order.arguments
+    return asks and screen.terminal and not whole
 
 
-def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> CallEnd:
+def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> _Watch:
     """Run the tool, in a thread of its own, so that Ctrl-C always finds somebody awake."""
-    watch = _Watch(order, screen)
-    call = Call(runtime, order.declared, watch.report if screen.watched else None, patient=True)
-    call.rehearses = "dry_run" in order.options
-    if "confirm" not in order.arguments and screen.answers():
-        call.ask_user = functools.partial(watch.ask, call)
-    pause_s = TICK_S
-    if _streams(order, screen):
-        call.hear, pause_s = watch.heard.append, STREAM_TICK_S
-    running, signal = None, 0
+    watch, running = _Watch(order, runtime, screen), None
+    call = watch.call
     try:  # a signal may come as soon as the call has its thread
         running = Work("call", lambda: run_tool(call, order.arguments))
-        while not running.over.wait(pause_s):
+        while not running.over.wait(STREAM_TICK_S if call.hear else TICK_S):
             watch.tick()
             runtime.beat()
     except (KeyboardInterrupt, Stopped) as stop:
-        signal = [*stop.args, 2][0]
+        watch.signal = [*stop.args, 2][0]
         elsewhere = order.declared.entry is not None  # where a cancel is passed on
-        if running is None or elsewhere or not drained(running, runtime, screen, signal):
+        if running is None or elsewhere or not drained(running, runtime, screen, watch.signal):
             call.cancel()
             runtime.settle(2.0 if elsewhere else 0.5)
-            job_id = order.arguments.get("job_id", _kept_job(call))
-            text = f"Stopped waiting; job {job_id} is kept. Go on with: {_resuming(job_id, order)}"
-            if job_id is None:
+            job_id, text = order.arguments.get("job_id", _kept_job(call)), "Stopped."
+            if elsewhere:
+                text = "Stopped, and Perplexity Computer was told so."
+            elif job_id is not None:
+                go_on = _resuming(job_id, order)
+                text = f"Stopped waiting; job {job_id} is kept. Go on with: {go_on}"
+            elif call.requests:
                 text = f"Stopped. The request may have been billed: see {PROGRAM} usage."
-            text = text if call.requests or job_id is not None else "Stopped."
-            text = "Stopped, and Perplexity Computer was told so." if elsewhere else text
             screen.note(("\n" if watch.shown else "") + text)
             raise
     watch.show()
     screen.status("")
-    return CallEnd(running.result(), watch, call, signal)
+    watch.outcome = running.result()
+    return watch
 
 
 def drained(running: Work, runtime: Runtime, screen: Screen, signal: int) -> bool:
@@ -13319,12 +13337,14 @@ def drained(running: Work, runtime: Runtime, screen: Screen, signal: int) -> boo
     It is paid for, so it is waited for a little; the same signal again ends that at once.
     """
     end, said = time.monotonic() + EXIT_GRACE_S, False
+    told = f"Waiting up to {EXIT_GRACE_S:.0f} s for the answer that is already paid for; "
+    told += f"{'Ctrl-C' if signal == 2 else 'the same signal'} again to stop now."
     while True:
         try:
             while runtime.busy() and not running.over.is_set() and time.monotonic() < end:
                 if not said:
                     said = True
-                    screen.note("Stopping. The request is paid for: its answer has 10 s to come.")
+                    screen.note(told)
                 running.over.wait(TICK_S)
             return running.over.wait(TICK_S)
         except (KeyboardInterrupt, Stopped) as again:  # noqa: PERF203 - another kind is no hurry
@@ -13353,10 +13373,13 @@ def _kept_job(call: Call) -> int | None:
 
 
 def _resuming(job_id: Json, order: ParsedCommand) -> str:
-    """The command that waits for a job's result."""
-    project = order.arguments.get("project")
-    where = f" --project={project}" if project else ""
-    return f"{PROGRAM} jobs result {job_id} --wait{where}"
+    """The command that waits for a job's result, and does with it what was to be done."""
+    import shlex
+
+    project, output = order.arguments.get("project"), order.options.get("output")
+    words = [PROGRAM, "jobs", "result", str(job_id), "--wait"]
+    words += [f"--project={project}"] if project not in {None, DEFAULT_PROJECT} else []
+    return shlex.join([*words, *([f"--output={output}"] if output else [])])
 
 
 def _is_pending(outcome: Outcome) -> bool:
@@ -13365,7 +13388,7 @@ def _is_pending(outcome: Outcome) -> bool:
     return bool(job and status and status not in TERMINAL_STATUSES and not outcome.kind)
 
 
-def _awaited(order: ParsedCommand, runtime: Runtime, screen: Screen) -> CallEnd:
+def _awaited(order: ParsedCommand, runtime: Runtime, screen: Screen) -> _Watch:
     """The end of a call, or of its job where the order is to wait for that."""
     ended = _ended(order, runtime, screen)
     # One call waits half an hour at most; a report may take longer.
@@ -13388,30 +13411,31 @@ _ADVICE: dict[Kind, str] = {  # what a message for MCP clients says otherwise, o
 }
 
 
-def _reported(order: ParsedCommand, ended: CallEnd, screen: Screen) -> int:
+def _reported(order: ParsedCommand, ended: _Watch, screen: Screen) -> int:
     """Print how a call ended; returns the exit status."""
     outcome = ended.outcome
     if outcome.kind:
-        if ended.watch.shown:
+        if ended.shown:
             screen.note("")  # ends the line of what is shown already
-        screen.note(_error_line(order, ended, screen))
+        declined = ended.call.user_said is False and outcome.kind == "confirmation_required"
+        screen.note("Nothing was done." if declined else _error_line(order, ended, screen))
         return _STATUS_OF.get(outcome.kind, 1)
-    status = _status_of_run(order, outcome)
     try:
         _print(order, ended, screen)
         ended.call.delivered()
+    except ReaderLeft:
+        raise
     except CannotWrite as error:
-        if isinstance(error, ReaderLeft):
-            raise
-        job_id = _kept_job(ended.call)
-        resuming = f"; the answer is kept, read it with: {_resuming(job_id, order)}"
+        job_id, bare = _kept_job(ended.call), order._replace(options={})
+        resuming = f"; the answer is kept, read it with: {_resuming(job_id, bare)}"
         raise CannotWrite(f"{error}{resuming if job_id else ''}") from None
-    return status
+    return _status_of_run(order, outcome)
 
 
-def _error_line(order: ParsedCommand, ended: CallEnd, screen: Screen) -> str:
+def _error_line(order: ParsedCommand, ended: _Watch, screen: Screen) -> str:
     """A failure in a line: arguments as they were typed, calls as commands."""
-    kind, message = ended.outcome.kind or "internal_error", ended.outcome.bare
+    kind = ended.outcome.kind or "internal_error"
+    message = ended.outcome.bare.partition(" Example arguments: ")[0]  # which are JSON
     named, colon, rest = message.partition(": ")
     fields = {field.name: field for field in _fields_of(order.declared.word)}
     names = re.split(r", | and ", named)
@@ -13430,26 +13454,33 @@ def _error_line(order: ParsedCommand, ended: CallEnd, screen: Screen) -> str:
     return line + detail + mark
 
 
+def _odds(answer: Mapping[str, Json]) -> float | None:
+    """How likely a yes is, or the choice that was made; a score has no such thing."""
+    if answer["type"] == "choice":
+        return (answer["probabilities"] or {}).get(answer["choice"])
+    found: float | None = answer["noul"]
+    return found
+
+
 def _status_of_run(order: ParsedCommand, outcome: Outcome) -> int:
     """The exit status of a call that succeeded; the run that it asks for may yet have failed."""
-    word, action = order.declared.word, order.arguments.get("action")
+    word, action, result = order.declared.word, order.arguments.get("action"), outcome.structured
     if "threshold" in order.options and word == "decide":
-        answers = outcome.structured.get("answers", {}).values()
-        odds = [a["noul"] if a["type"] == "noul" else a["confidence"] for a in answers]
-        known = [p for p in odds if p is not None]
-        return UNLIKELY if not known or min(known) < order.options["threshold"] else 0
+        answers = [answer for answer in result["answers"].values() if answer["type"] != "score"]
+        odds = [_odds(answer) or 0.0 for answer in answers]
+        return UNLIKELY if min(odds, default=0.0) < order.options["threshold"] else 0
     awaits = "wait" in order.options or "wait_seconds" in order.arguments
     if not (awaits or action == "result" or word in {"ask", "chat"}):
         return 0
     if _is_pending(outcome):
         return STILL_RUNNING
-    return {"failed": 6, "lost": 6, "cancelled": 1}.get(str(outcome.structured.get("status")), 0)
+    return {"failed": 6, "lost": 6, "cancelled": 1}.get(str(result.get("status")), 0)
 
 
-def _print(order: ParsedCommand, ended: CallEnd, screen: Screen) -> None:
+def _print(order: ParsedCommand, ended: _Watch, screen: Screen) -> None:
     """Print a result in the form that was asked for; what is no answer goes to standard error."""
     outcome, options = ended.outcome, order.options
-    result = outcome.structured
+    result, quiet = outcome.structured, "quiet" in order.options
     if "json" in options:
         screen.data(escaped_json(result, 2 if screen.terminal else None) + "\n")
         return
@@ -13463,15 +13494,15 @@ def _print(order: ParsedCommand, ended: CallEnd, screen: Screen) -> None:
         resuming = _resuming(result["job_id"], order)
         screen.note(f"Job {result['job_id']} goes on. Wait for it with: {resuming}")
         return
-    elif isinstance(result.get("answer"), str) and "fence" not in options:
+    elif isinstance(result.get("answer"), str) and (quiet or "fence" not in options):
         _print_answer(order, ended, screen)
-    else:
-        table = _table(order, outcome, screen)
+    elif not (quiet and order.declared.word == "decide"):
+        table = None if "fence" in options else _table(order, outcome, screen)
         screen.page(_plain_text(order, outcome)) if table is None else screen.show(table)
     for warning in result.get("warnings") or []:
         screen.note(f"Warning: {spoken(warning)}", "33")
     line = cost_line(result)
-    if line and "quiet" not in options:
+    if line and not quiet:
         screen.note(line, "2")
 
 
@@ -13485,7 +13516,7 @@ def escaped_json(value: Json, indent: int | None = None) -> str:
 
 def cost_line(result: Mapping[str, Json]) -> str:
     """What ran and what it cost, for people; empty where nothing was paid."""
-    usage = result.get("usage") or result
+    usage, queries = result.get("usage") or result, result.get("query_count") or 0
     if usage.get("cost_usd") is None and not (usage is not result and result.get("model")):
         return ""
     routing, model = result.get("routing") or {}, result.get("model") or ""
@@ -13495,6 +13526,7 @@ def cost_line(result: Mapping[str, Json]) -> str:
     parts = (
         model,
         f"{result['search_type']} search" if result.get("search_type") else "",
+        f"{queries} queries" if queries > 1 else "",
         "" if tokens is None else counted(tokens, "token"),
         dollars(usage.get("cost_usd")),
         f"{result['latency_ms'] / 1000:.1f} s" if result.get("latency_ms") else "",
@@ -13504,19 +13536,24 @@ def cost_line(result: Mapping[str, Json]) -> str:
     return f"Usage: {', '.join(filter(None, parts))}"
 
 
-def _print_answer(order: ParsedCommand, ended: CallEnd, screen: Screen) -> None:
+def _print_answer(order: ParsedCommand, ended: _Watch, screen: Screen) -> None:
     """An answer and its sources: a page in a terminal, plain text elsewhere."""
-    outcome, watch = ended.outcome, ended.watch
-    result, quiet = outcome.structured, "quiet" in order.options
-    if watch.page:
-        watch.page.feed(_unseen(result["answer"], watch.shown))
-        watch.page.finish()
-        lines = [] if quiet else source_list(result, screen)
+    result, quiet, page = ended.outcome.structured, "quiet" in order.options, ended.page
+    inside, answer = _FENCED.search(ended.outcome.text), result["answer"]
+    if "fence" in order.options:
+        screen.data(fenced(answer) + "\n")
+    elif result.get("answer_json") is not None:  # the answer in the form that was asked for
+        screen.data(escaped_json(result["answer_json"], 2 if screen.terminal else None) + "\n")
+        sources = inside[2].partition("\n\nSources:\n")[2] if inside and not quiet else ""
+        screen.page(f"\nSources:\n{sources}" if sources else "")
+    elif page:
+        page.feed(_unseen(answer, ended.shown))
+        page.finish()
+        lines = [] if quiet else source_list(result["sources"], screen)
         screen.show("\n".join(["", *lines, ""]) if lines else "")
-        return
-    inside = _FENCED.search(outcome.text)
-    text = result["answer"] if quiet or not inside else inside[2]
-    screen.data(_unseen(without_hidden(text), watch.shown).rstrip("\n") + "\n")
+    else:
+        text = answer if quiet or not inside else inside[2]
+        screen.data(_unseen(without_hidden(text), ended.shown).rstrip("\n") + "\n")
 
 
 def _unseen(text: str, shown: str) -> str:
@@ -13527,27 +13564,22 @@ def _unseen(text: str, shown: str) -> str:
     return text[at:] if "".join(text[:at].split()) == seen else f"\n\n{text}"
 
 
-def marked_sources(result: Mapping[str, Json]) -> list[tuple[str, Mapping[str, Json]]]:
-    """The sources, each with the markers that the answer uses for it, if it does."""
-    return [(source.get("marker", ""), source) for source in result.get("sources") or []]
-
-
-def source_list(result: Mapping[str, Json], screen: Screen) -> list[str]:
-    """The sources of an answer, for a terminal."""
+def source_list(sources: Sequence[Mapping[str, Json]] | None, screen: Screen) -> list[str]:
+    """The sources of an answer, for a terminal, each with the marker that the answer uses."""
     from urllib.parse import urlsplit
 
-    pairs, lines = marked_sources(result), []
-    size = max((width_of(mark or "-") for mark, _ in pairs), default=0) + 1
-    for mark, source in pairs:
+    lines, marks = list[str](), [source.get("marker") or "-" for source in sources or ()]
+    size = max(map(width_of, marks), default=0) + 1
+    room = screen.width - size
+    for mark, source in zip(marks, sources or ()):
         url, date = without_hidden(source["url"]), source.get("date")
         title, date = source["title"] or url, f" ({date})" if date else ""
-        head = f"{mark or '-':{size}}"
         if screen.links and re.fullmatch(r"https?://[\x21-\x7e]+", url):
-            host = f" {urlsplit(url).hostname}{date}"
-            title = clipped(title, max(20, screen.width - size - width_of(host)))
-            lines.append(f"{head}{hyperlink(title, url)}{styled(host, '2')}")
+            host = clipped(f"{urlsplit(url).hostname}{date}", room // 2)
+            title = clipped(title, room - width_of(host) - 1)
+            lines.append(f"{mark:{size}}{hyperlink(title, url)} {styled(host, '2')}")
         else:
-            lines.append(head + clipped(f"{title}{date}", screen.width - size))
+            lines.append(f"{mark:{size}}{clipped(f'{title}{date}', room)}")
             lines.append(" " * size + styled(url, "2"))
     return [styled("Sources", "1"), *lines] if lines else [styled("No sources.", "2")]
 
@@ -13564,14 +13596,26 @@ _TABLES: dict[str, tuple[str, dict[str, str]]] = {  # of a command: its rows, he
 }  # fmt: skip
 
 
-def table_text(head: Sequence[str], rows: Sequence[Sequence[Json]], screen: Screen) -> str:
+def table_text(
+    head: Sequence[str], rows: Iterable[Sequence[Json]], screen: Screen, *, wrap: bool = False
+) -> str:
     """Rows under a head, aligned in a terminal; in a pipe the rows alone, between tabs."""
     texts = [[one_line("" if c is None else str(c), MAX_FIELD_CHARS) for c in r] for r in rows]
     if not screen.terminal:
         return "".join("\t".join(row) + "\n" for row in texts)
     is_time = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
     shown = [[ago(c) if is_time.fullmatch(c) else c or "-" for c in row] for row in texts]
-    first, *lines = aligned([head, *shown], screen.width, wrap=screen.width < COLUMNS - 20)
+    wrap = wrap or screen.width < COLUMNS - 20
+    words = [max(map(width_of, " ".join(column).split())) for column in zip(*shown)]
+    if wrap and sum(words) + 2 * len(words) > screen.width:  # names must stay whole
+        lines = []
+        for row in shown:
+            told = ", ".join(
+                f"{name} {cell}" for name, cell in zip(head[1:], row[1:]) if cell != "-"
+            )
+            lines += [row[0], *(f"  {line}" for line in wrapped(told, screen.width - 2))]
+        return "\n".join(lines) + "\n"
+    first, *lines = aligned([head, *shown], screen.width, wrap=wrap)
     return "\n".join([styled(first, "1") if screen.styled else first, *lines]) + "\n"
 
 
@@ -13582,8 +13626,10 @@ def _table(order: ParsedCommand, outcome: Outcome, screen: Screen) -> str | None
         return usage_text(result, screen)
     if word == "decide" and result["answers"]:
         return decisions_table(result["answers"], screen)
+    if result.get("messages") and screen.styled:
+        return _conversation(result["messages"], screen)
     field, columns = _TABLES.get(word, ("", {}))
-    if result.get(field) is None or "fence" in order.options:
+    if result.get(field) is None:
         return None
     rows = [{**row, **(row.get("pricing") or {})} for row in result[field]]
     cells = [[row.get(key) for key in columns.values()] for row in rows]
@@ -13591,6 +13637,19 @@ def _table(order: ParsedCommand, outcome: Outcome, screen: Screen) -> str | None
         if " | " not in line and not line.startswith("Warning: "):
             screen.note(spoken(line))
     return table_text(list(columns), cells, screen) if cells else ""
+
+
+def _conversation(messages: Sequence[Mapping[str, Json]], screen: Screen) -> str:
+    """Show the messages of a chat as answers are shown; nothing is left to print."""
+    for message in messages:
+        who = "You" if message["role"] == "user" else message.get("model") or "Answer"
+        screen.show(styled(f"{who}, {ago(message['created_at'])}", "1") + "\n")
+        page = Markdown(screen)
+        page.feed(message["content"])
+        page.finish()
+        sources = source_list(message["sources"], screen) if message.get("sources") else []
+        screen.show("\n".join(["", *sources, *[""] * bool(sources), ""]))
+    return ""
 
 
 def _plain_text(order: ParsedCommand, outcome: Outcome) -> str:
@@ -13610,15 +13669,16 @@ def decisions_table(answers: Mapping[str, Mapping[str, Json]], screen: Screen) -
     """The answers to typed questions: name, type, answer, how likely it is."""
     rows = []
     for name, found in answers.items():
-        kind, sure = found["type"], found["confidence"]
-        answer = found["choice"] if kind == "choice" else f"{found['score'] or 0:.2f}"
-        if kind == "noul":
-            answer, sure = "yes" if found["noul"] >= 0.5 else "no", found["noul"]
-        odds = "" if sure is None or kind == "score" else f"{sure:.3f}"
-        if screen.terminal:
-            rows.append([name, answer, f"{odds} for yes" if kind == "noul" else odds])
-        else:
-            rows.append([name, kind, answer, odds])
+        kind, odds, score = found["type"], _odds(found), found["score"] or 0.0
+        told = "" if odds is None else f"{odds:.3f}"
+        answer = {"choice": found["choice"], "noul": "yes" if (odds or 0) >= 0.5 else "no"}
+        if not screen.terminal:
+            rows.append([name, kind, answer.get(kind, f"{score:.2f}"), told])
+            continue
+        levels = found["legend"] or {}
+        level = one_line(str(levels.get(str(round(score)), "")), 40)
+        answer["score"] = f"{level} ({score:.2f} of 0 to {len(levels) - 1})".lstrip()
+        rows.append([name, answer[kind], f"{told} for yes" if kind == "noul" else told])
     return table_text(("question", "answer", "probability"), rows, screen)
 
 
@@ -13626,13 +13686,14 @@ def report_page(order: ParsedCommand, result: Mapping[str, Json]) -> str:
     """An answer as Markdown, its sources under the markers that name them."""
     asked = (order.arguments.get("query"), order.arguments.get("message"))
     title = next(filter(None, (*asked, (result.get("job") or {}).get("query_excerpt"))), None)
-    pairs = [] if "quiet" in order.options else marked_sources(result)
+    sources = [] if "quiet" in order.options else result.get("sources") or []
     lines = [f"# {one_line(title, MAX_TITLE_CHARS)}", ""] if title else []
-    lines += [str(result["answer"]).strip(), *(["", "## Sources", ""] if pairs else [])]
-    for mark, source in pairs:
+    lines += [str(result["answer"]).strip(), *(["", "## Sources", ""] if sources else [])]
+    for source in sources:
+        mark = f"{source['marker']} " if source.get("marker") else ""
         name = re.sub(r"([\[\]\\])", r"\\\1", source["title"] or source["url"])
         date = f", {source['date']}" if source.get("date") else ""
-        lines.append(f"- {f'{mark} ' if mark else ''}[{name}](<{source['url']}>){date}")
+        lines.append(f"- {mark}[{name}](<{source['url']}>){date}")
     return without_hidden("\n".join(lines)).rstrip() + "\n"
 
 
@@ -13664,21 +13725,18 @@ def _save(name: str, content: str, screen: Screen) -> None:
     try:
         replace_file(Path(name), screen.clean(without_surrogates(content)))
     except (OSError, ValueError) as error:
-        raise CannotWrite(
-            f"{name}: {getattr(error, 'strerror', None) or 'no usable name'}"
-        ) from None
+        reason = getattr(error, "strerror", None) or "no usable name"
+        raise CannotWrite(f"{name}: {reason}") from None
     screen.note(f"Wrote {name}.")
 
 
 # ---- Spending
 
+_SUMS = ("calls", "errors", "total_tokens")
 _EMPTY = dict.fromkeys(
-    ("calls", "errors", "total_tokens", "input_tokens", "output_tokens", "cost_nano_usd",
-     "calls_cost_computed", "calls_cost_unknown"), 0
+    (*_SUMS, "input_tokens", "output_tokens", "cost_nano_usd", "calls_cost_computed",
+     "calls_cost_unknown"), 0
 )  # fmt: skip
-
-
-_SUMS = (("calls", "call"), ("errors", "error"), ("total_tokens", "token"))
 
 
 def spending(result: Mapping[str, Json]) -> list[dict[str, Json]]:
@@ -13700,12 +13758,11 @@ def spending(result: Mapping[str, Json]) -> list[dict[str, Json]]:
 def usage_text(result: Mapping[str, Json], screen: Screen) -> str:
     """The spending of each group and under each cap: with bars in a terminal, between tabs else."""
     groups, sums, caps = spending(result), result["totals"], result["caps"]
-    names = ("calls", "errors", "total_tokens")
     if not screen.terminal:
-        rows = [[g["key"], *(g[name] for name in names), g["cost_usd"]] for g in groups]
-        rows.append(["total", *(sums[name] for name in names), sums["cost_usd"]])
+        rows = [[g["key"], *map(g.get, _SUMS), g["cost_usd"]] for g in groups]
+        rows.append(["total", *map(sums.get, _SUMS), sums["cost_usd"]])
         money = ("spent_usd", "reserved_usd", "left_usd", "cap_usd")
-        rows += [[f"cap: {cap['name']}", *(cap[name] for name in money)] for cap in caps]
+        rows += [[f"cap: {cap['name']}", *map(cap.get, money)] for cap in caps]
         return table_text((), rows, screen)
     block = "\u2588" if screen.can_show("\u2588") else "#"
     most = max(4, min(BAR_CHARS, screen.width - 56))
@@ -13717,7 +13774,8 @@ def usage_text(result: Mapping[str, Json], screen: Screen) -> str:
         numbers = (dollars(group["cost_usd"]), group["calls"], group["errors"])
         rows.append([cut(group["key"], 24), bar, *numbers])
     scope = f"project {cut(result['project'], 20)}" if result["project"] else "all projects"
-    sizes = [counted(sums[name], noun) for name, noun in _SUMS if sums[name]]
+    nouns = zip(_SUMS, ("call", "error", "token"))
+    sizes = [counted(sums[name], noun) for name, noun in nouns if sums[name]]
     lines = [f"Spent in {scope}: {', '.join([dollars(sums['cost_usd']), *sizes])}"]
     for cap in caps:
         amounts = [dollars(cap[name]) for name in ("spent_usd", "reserved_usd", "left_usd")]
@@ -14411,9 +14469,9 @@ def run_help(words: Sequence[str], scene: Context) -> int | str:
     if alone and name in COMMANDS:
         return command_page(name)
     if name == "settings":
-        table = [("variable", "default", "meaning")]
-        table += [(one.name, one.default, one.meaning) for one in VARIABLES]
-        return "\n".join(aligned(table, screen.width, wrap=True)) + "\n"
+        rows = [(one.name, one.default, one.meaning) for one in VARIABLES]
+        screen.show(table_text(("variable", "default", "meaning"), rows, screen, wrap=True))
+        return 0
     if alone and name not in {*TOPICS, "index", "tool", "topic"}:
         known = [*COMMANDS, *TOPICS]
         hint = _meant(name, known, f"; try one of {', '.join(known)}.")
@@ -14838,7 +14896,7 @@ def _llm_answer(given: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
         answer = json_text(result["answer_json"])
     lines = [
         f"- {f'{mark} ' * bool(mark)}[{one['title'] or one['url']}](<{one['url']}>)"
-        for mark, one in marked_sources(result)
+        for mark, one in ((one.get("marker"), one) for one in result.get("sources") or [])
     ]
     whole = answer + (_LLM_SOURCES + "\n".join(lines) if lines and not prompt.schema else "")
     if options.spotlight:

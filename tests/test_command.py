@@ -174,6 +174,11 @@ class Words(unittest.TestCase):
         order = read(["ask", "q", "--instructions=--depth fast"])
         self.assertEqual(order.arguments, {"query": "q", "instructions": "--depth fast"})
 
+    def test_short_flags_may_stand_together_or_before_their_value(self) -> None:
+        order = read(["ask", "q", "-qjmsonar", "-ponly"])
+        self.assertEqual(order.arguments, {"query": "q", "model": "sonar", "project": "only"})
+        self.assertEqual(set(order.options), {"quiet", "json"})
+
     def test_standard_input_cannot_be_read_twice(self) -> None:
         with self.assertRaisesRegex(pro.UsageError, "only once"):
             read(["ask", "q", "--json-schema=-", "--args-json", "-"], b"{}")
@@ -298,6 +303,24 @@ class Showing(unittest.TestCase):
         self.assertEqual(said.out.count("\n"), 1)  # a line for each, for those who collect them
         self.assertEqual(set(said.json()), set(pro.SearchResult._fields))
 
+    def test_an_answer_in_a_form_that_was_asked_for_is_that_object(self) -> None:
+        schema = '{"type":"object","properties":{"a":{"type":"string"}}}'
+        with console() as here:
+            for tty in (False, True):
+                said = here.run("ask", "hi", f"--json-schema={schema}", "-q", tty=tty)
+                self.assertEqual(json.loads(said.out), {"a": "hi"})
+                said = here.run("ask", "hi", f"--json-schema={schema}", tty=tty)
+                text, _, sources = said.out.partition("\n\nSources:\n")
+                self.assertEqual(json.loads(text), {"a": "hi"})
+                self.assertIn("https://example.org/hi/1", sources)
+
+    def test_quiet_and_fenced_is_the_answer_alone(self) -> None:
+        with console() as here:
+            said = here.line("ask 'hello there' --fence -q")
+        self.assertRegex(
+            said.out, r"\AThe text between the two .*\n<(.*)>\nYou asked .*\n</\1>\n\Z"
+        )
+
     def test_nothing_is_cut_for_clients(self) -> None:
         long = "word " * 20_000
         body = run_event("completed", long)["response"]
@@ -332,6 +355,15 @@ class Showing(unittest.TestCase):
                 self.assertNotRegex(said.out + said.err, HIDDEN)
 
     def test_calls_to_repeat_are_shown_as_command_lines(self) -> None:
+        with console() as here:
+            said = here.line("research 'what now' -o 'my report.md' --project default")
+            self.assertTrue(
+                said.err.startswith(
+                    "Job 1 goes on. Wait for it with: "
+                    "perplexity-pro jobs result 1 --wait '--output=my report.md'\n"
+                ),
+                said.err,
+            )
         with console() as here:
             said = here.line("research 'what now' --project p1")
         self.assertIn(
@@ -693,6 +725,16 @@ class Statuses(unittest.TestCase):
             "ask q --json-schema {type:object}": (2, "shells take quotes away: put it into a file"),
             "chat list --json-schema x": (2, "there is no such flag"),
             "jobs staus 1": (2, "did you mean status?"),
+            "chat what is new": (2, "not what; put a message into quotes, or behind send."),
+            "ask q --plan": (2, "ask: --plan: there is no such flag; did you mean --plain?"),
+            "search q --plain": (2, "search: --plain: there is no such flag. See"),
+            "ask q -z": (2, "ask: -z: there is no such flag. See"),
+            """ask --args-json '{"qury": "x"}'""": (2, "qury: there is no such argument; did you"),
+            "decide x --yes-no a=One --yes-no a=Two": (2, "two questions are called a"),
+            "decide x --yes-no a=One --threshold 90": (2, "--threshold must be a number from 0 to"),
+            "decide x --score a=b,c --threshold 0.5": (2, "--threshold goes with questions for"),
+            "frob": (2, "frob: there is no such command; choose from ask, search"),
+            "reserch q": (2, "reserch: there is no such command; did you mean research?"),
         }  # fmt: skip
         with console() as here:
             for line, (status, words) in lines.items():
@@ -879,7 +921,7 @@ class Pages(unittest.TestCase):
         result = {"sources": [{**sources[2], "marker": "[web:2]"}, *sources[:2]]}
         for links in (False, True):
             screen = pro.Screen(Terminal(), None, pro.Settings(shows_links=links))
-            text = "\n".join(pro.source_list(result, screen))
+            text = "\n".join(pro.source_list(result["sources"], screen))
             found = re.findall(r"Page (\d)", text)
             self.assertEqual(found, ["2", "0", "1"])
             self.assertIn("[web:2] ", text)
@@ -957,6 +999,25 @@ class Typing(unittest.TestCase):
             for line in ("decide x --choice team", "decide x --score a=low", "decide x"):
                 self.assertEqual(here.line(line).status, 2, line)
 
+    def test_the_likelihood_of_a_choice_is_its_own_and_levels_have_names(self) -> None:
+        choice = {"choice": "ham", "confidence": 0.745, "probabilities": {"spam": 0.4, "ham": 0.6}}
+        answers = {
+            "kind": {"type": "choice", **choice},
+            "urgency": {"type": "score", "score": 1.01, "confidence": 0.7},
+        }
+        line = "decide x --choice kind=spam,ham --score urgency=low,mid,high"
+        with console() as here:
+            for more, status in (("", 0), ("--threshold 0.59", 0), ("--threshold 0.61 -q", 7)):
+                body = {"id": "d", "model": "pplx-decider-v1.1-27b", "answers": answers}
+                here.fake.script("POST /v1/decisions", Answer(body=body))
+                said = here.line(f"{line} {more}", tty=True, NO_COLOR="1")
+                self.assertEqual(said.status, status, said.err)
+                if "-q" in more:
+                    self.assertEqual(said.out, "")
+                else:
+                    self.assertRegex(said.out, r"kind +ham +0\.600\n")
+                    self.assertRegex(said.out, r"urgency +mid \(1\.01 of 0 to 2\) +-\n")
+
     def test_a_threshold_sets_the_status(self) -> None:
         answers = {"a": {"type": "noul", "noul": 0.81}}
         with console() as here:
@@ -1033,6 +1094,31 @@ class Typing(unittest.TestCase):
             self.assertTrue(all(row.count("\t") == 4 for row in models.out.splitlines()))
             self.assertIn("Routing standard", models.err)
 
+    def test_names_are_never_broken_where_a_terminal_is_narrow(self) -> None:
+        size = mock.patch.object(
+            shutil, "get_terminal_size", return_value=os.terminal_size((50, 20))
+        )
+        with console() as here, size:
+            ids = [row.split("\t")[0] for row in here.line("models").out.splitlines()]
+            shown = here.line("models", tty=True).out
+            self.assertLessEqual(max(map(len, shown.splitlines())), 50)
+            self.assertLessEqual(set(ids), set(shown.split()))
+            settings = here.line("help settings", tty=True).out
+            for variable in pro.VARIABLES:
+                self.assertLessEqual(set(variable.name.split()), set(settings.split()))
+            piped = here.line("help settings").out.splitlines()
+            self.assertEqual(len(piped), len(pro.VARIABLES))
+            self.assertTrue(all(line.count("\t") == 2 for line in piped))
+
+    def test_a_chat_is_read_as_answers_are_shown(self) -> None:
+        with console() as here:
+            here.line("chat 'hello there'")
+            said = here.line("chat read 1", tty=True)
+            self.assertRegex(said.out, r"\A\x1b\[1mYou, just now\x1b\[0m\nhello there\n\n")
+            self.assertIn("\x1b[1mSources\x1b[0m\n[1]", said.out)
+            self.assertNotRegex(said.out, r"\d\dT\d\d:")
+            self.assertIn("Not cited:", here.line("chat read 1").out)
+
     def test_one_is_not_many(self) -> None:
         with console() as here:
             here.line("chat 'a first one'")
@@ -1070,6 +1156,7 @@ class Typing(unittest.TestCase):
                         said = here.line(line, tty=True, **limit)
                     self.assertEqual((said.status, asked.call_count), (status, 1), said.err)
                     self.assertNotIn("call again", said.err)
+                    self.assertEqual("Nothing was done." in said.err, status == 1)
                     self.assertNotIn("confirm", said.err)
             here.line("chat send --title t hello")
             said = here.line("ask q --depth medium", **limit)
@@ -1615,7 +1702,7 @@ class Process(unittest.TestCase):
                     process.send_signal(getattr(signal, name))
                     assert process.stderr
                     if name == signals[0]:
-                        self.assertIn(b"is paid for", process.stderr.readline())
+                        self.assertIn(b"already paid for", process.stderr.readline())
                 gate.set()
                 out, err = process.communicate(timeout=WAIT_S)
             self.assertEqual(process.returncode, 128 + getattr(signal, signals[0]), err)
@@ -1630,7 +1717,7 @@ class Process(unittest.TestCase):
             self.fake.wait_for("POST /v1/agent", 1)
             process.send_signal(signal.SIGTERM)
             assert process.stderr
-            self.assertIn(b"is paid for", process.stderr.readline())
+            self.assertIn(b"already paid for", process.stderr.readline())
             process.send_signal(signal.SIGTERM)
             out, err = process.communicate(timeout=5)
         gate.set()

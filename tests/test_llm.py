@@ -153,7 +153,7 @@ class LlmModel(unittest.TestCase):
         self.assertEqual(self.answer(self.prompt(schema=schema)), '{"year":42}')
         words = {"type": "object", "properties": {"name": {"type": "string"}}}
         self.assertNotIn("[1]", self.answer(self.prompt(schema=words)))
-        self.assertIn("Warning: 1 citation markers", self.errors.getvalue())
+        self.assertIn("Warning: 1 citation marker ", self.errors.getvalue())
         fenced = self.answer(self.prompt(options={"spotlight": "true"}))
         self.assertIn("untrusted-web-content-", fenced.splitlines()[0])
 
