@@ -922,6 +922,9 @@ def given(environ: Mapping[str, str], name: str) -> str | None:
     return None if not value or _PLACEHOLDER.fullmatch(value) else value
 
 
+ODD_KEY = "holds characters that no key has, such as spaces or line breaks"
+
+
 def read_key(text: str) -> tuple[str | None, str]:
     """The key in a text, or what is wrong with the text; never the text itself."""
     value = text.strip()
@@ -930,7 +933,7 @@ def read_key(text: str) -> tuple[str | None, str]:
     if _PLACEHOLDER.fullmatch(value):
         return None, "holds a placeholder that was never filled in"
     if re.search(r"[^\x21-\x7e]", value):
-        return None, "holds characters that no key has, such as spaces or line breaks"
+        return None, ODD_KEY
     return value, ""
 
 
@@ -1161,7 +1164,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             words = f"must name a model when PERPLEXITY_ROUTING is {found['routing']}"
             notes[True].append(f"{variable} {words}.")
     caps = {window: found.pop(window) for window in CAP_WINDOWS if window in found}
-    key, flaw = read_key(environ[KEY_VARIABLE]) if KEY_VARIABLE in environ else (None, "is not set")
+    key, flaw = read_key(environ[KEY_VARIABLE]) if KEY_VARIABLE in environ else (None, "")
     found.setdefault("data_dir", f"{_home(environ)}/.perplexity-pro")
     for switch in ("observe", "computer"):
         found[switch] = found.get(switch, "on") in _SWITCH[::2]
@@ -1737,9 +1740,7 @@ def data_folder(settings: Settings) -> Path:
     Only a folder that holds nothing but this program's files is tightened: the mode of one that
     others use is not ours to change, and one that others may write into is refused.
     """
-    from pathlib import Path
-
-    folder = Path(settings.data_dir)
+    folder = own_path(settings)
     if not folder.is_absolute():
         raise OSError("PERPLEXITY_DATA_DIR must be an absolute path")
     make_folder(folder)
@@ -1781,14 +1782,7 @@ def _new_file(path: Path) -> Iterator[typing.IO[bytes]]:
         raise
 
 
-def copy_file(source: Path, target: Path) -> None:
-    """Copy a data file to a new owner-only file; FileExistsError where the target exists."""
-    with source.open("rb") as reader, _new_file(target) as writer:
-        for block in iter(lambda: reader.read(1 << 20), b""):
-            writer.write(block)
-
-
-def own_path(settings: Settings, name: str) -> Path:
+def own_path(settings: Settings, name: str = "") -> Path:
     """Where a file of the data folder is, or would be; nothing is made or looked at."""
     from pathlib import Path
 
@@ -1811,11 +1805,9 @@ def locked_file(path: Path, limit_s: float) -> Iterator[None]:
     while True:
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         try:
-            if _lock_taken(descriptor):
-                with contextlib.suppress(FileNotFoundError):
-                    if os.fstat(descriptor).st_ino == path.stat().st_ino:  # not one taken away
-                        yield
-                        return
+            if _is_locked(descriptor, path):
+                yield
+                return
         finally:
             os.close(descriptor)
         if time.monotonic() > ends_at:
@@ -1823,20 +1815,20 @@ def locked_file(path: Path, limit_s: float) -> Iterator[None]:
         time.sleep(0.02)
 
 
-def _lock_taken(descriptor: int) -> bool:
-    """Take the lock on a file until it is closed; False while somebody else has it."""
+def _is_locked(descriptor: int, path: Path) -> bool:
+    """Take the lock on a file until it is closed; False while another has it, or took it away."""
     try:
-        if not _HAS_MODES:
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        else:
+        if _HAS_MODES:
             import fcntl
 
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        return os.fstat(descriptor).st_ino == path.stat().st_ino
     except OSError:
         return False
-    return True
 
 
 def read_text(path: Path, limit_bytes: int, encoding: str | None = None) -> str:
@@ -1881,44 +1873,47 @@ class FoundKey(NamedTuple):
     todo: str = ""
 
 
-def _key_in(name: str, shown: str) -> tuple[str | None, str]:
+def _key_in(path: Path) -> tuple[str | None, str]:
     """The key in an owner-only file, or why there is none."""
-    from pathlib import Path
-
-    path = Path(name)
     try:
         if not path.is_file():
-            return None, f"{shown} names no regular file"
+            return None, "names no regular file"
         if _mode_of(path) & 0o077:
             mend = "chmod 600 it, or mount a secret with mode 0400 (Kubernetes: defaultMode)"
-            return None, f"{shown} can be read by others ({mend})"
-        text = read_text(path, 4096)
+            return None, f"can be read by others ({mend})"
+        return read_key(read_text(path, 4096))
     except (OSError, ValueError):
-        return None, f"{shown} cannot be read"
-    key, flaw = read_key(text)
-    return key, f"{shown} {flaw}"
+        return None, "cannot be read"
 
 
 def find_key(settings: Settings) -> FoundKey:
-    """The key from its variable, else from its file, else as it was stored by this program."""
+    """The key from its variable, else from its file, else as it was stored by this program.
+
+    A key that is named but cannot be used ends the search: the next may be another account's.
+    """
+    from pathlib import Path
+
     if settings.key:
         return FoundKey(settings.key, KEY_VARIABLE)
-    reasons = [settings.key_problem or f"{KEY_VARIABLE} is not set"]
-    reasons += [] if settings.key_file else [f"{KEY_FILE_VARIABLE} is not set"]
-    stored = f"{settings.data_dir}/{STORED_KEY}"
-    places = {settings.key_file: KEY_FILE_VARIABLE, stored: stored}
-    for name, place in places.items():
-        if name and (name != stored or os.path.lexists(name)):
-            shown = stored if name == stored else f"the file in {place}"
-            key, problem = _key_in(name, shown)
-            if key:
-                return FoundKey(key, place)
-            reasons.append(problem)
+    problem, flaw = settings.key_problem or "", ""
+    if settings.key_file:
+        key, flaw = _key_in(Path(settings.key_file))
+        if key and not problem.endswith(ODD_KEY):
+            return FoundKey(key, KEY_FILE_VARIABLE)
+    reasons = [problem, f"the file in {KEY_FILE_VARIABLE} {flaw}" if flaw else ""]
+    stored = str(own_path(settings, STORED_KEY))
+    if not flaw and not problem.endswith(ODD_KEY) and os.path.lexists(stored):
+        key, flaw = _key_in(Path(stored))
+        if key:
+            return FoundKey(key, stored)
+        reasons.append(f"{stored} {flaw}")
     todo = (
         f"Put the key into the env block of this server in the client's configuration as "
         f"{KEY_VARIABLE}, or its file's path as {KEY_FILE_VARIABLE}, and restart the client."
     )
-    return FoundKey(None, "", f"No Perplexity API key: {', and '.join(reasons)}.", todo)
+    unset = f"neither {KEY_VARIABLE} nor {KEY_FILE_VARIABLE} is set, and none is stored"
+    told = ", and ".join(filter(None, reasons)) or unset
+    return FoundKey(None, "", f"No Perplexity API key: {told}.", todo)
 
 
 def store_key(settings: Settings, key: str) -> Path:
@@ -1966,7 +1961,9 @@ def back_up(path: Path) -> Path:
     numbers = ("", *range(2, 1000))
     names = (path.with_name(f"{path.name}.bak{number}") for number in numbers)
     target = next(name for name in names if not os.path.lexists(name))
-    copy_file(path, target)
+    with path.open("rb") as reader, _new_file(target) as writer:
+        for block in iter(lambda: reader.read(1 << 20), b""):
+            writer.write(block)
     _owned_like(target, path)
     return target
 
@@ -1983,9 +1980,7 @@ def paths_like(folder: Path, pattern: str) -> list[Path]:
 
 def try_writing(folder: Path) -> None:
     """Make a file in a folder and remove it; OSError where the folder takes none."""
-    import secrets
-
-    path = folder / f".probe-{secrets.token_hex(4)}"
+    path = folder / f".probe-{os.urandom(4).hex()}"
     with _new_file(path) as writer:
         writer.write(b"x")
     path.unlink()
@@ -2001,33 +1996,25 @@ _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLO
 _READ_FLAGS |= getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
-def _folder_of(name: str) -> tuple[Path, Path]:
-    """The folder that files may be read from, as it was spelt and with its links resolved."""
-    from pathlib import Path
+def _way_below(folder: str, name: str) -> tuple[Path, tuple[str, ...]]:
+    """The folder that files may be read from, its links resolved, and the way to a file in it.
 
-    try:
-        spelt = Path(name).expanduser()
-        if spelt.is_absolute() and spelt.is_dir():
-            return spelt, spelt.resolve(strict=True)
-    except (OSError, RuntimeError, ValueError):
-        pass
-    raise ValueError("cannot be read: PERPLEXITY_FILES_DIR must be the absolute path of a folder")
-
-
-def _refuse_hidden(parts: tuple[str, ...]) -> None:
-    if ".." in parts:
-        raise ValueError(_OUTSIDE)
-    if any(part.startswith(".") for part in parts):
-        raise ValueError(_HIDDEN)
-
-
-def _parts_below(spelt: Path, root: Path, name: str) -> tuple[str, ...]:
-    """The way from the root to a file, without any link; ValueError where it leads elsewhere.
-
-    Nothing outside is looked at before the words of the path have been judged.
+    Nothing outside is looked at before the words of the path have been judged. ValueError where it
+    leads elsewhere, OSError where it leads nowhere.
     """
     from pathlib import Path
 
+    try:
+        spelt = Path(folder).expanduser()
+        root = spelt.resolve(strict=True)
+        usable = spelt.is_absolute() and spelt.is_dir()
+    except (OSError, RuntimeError, ValueError):
+        usable = False
+    if not usable:
+        what = "PERPLEXITY_FILES_DIR must be the absolute path of a folder"
+        raise ValueError(f"cannot be read: {what}")
+    if "\0" in name or not name.strip():
+        raise ValueError("is no path")
     path = Path(name)
     if path.anchor:
         base = next((base for base in (spelt, root) if path.is_relative_to(base)), None)
@@ -2040,7 +2027,14 @@ def _parts_below(spelt: Path, root: Path, name: str) -> tuple[str, ...]:
         raise ValueError(_OUTSIDE)
     parts = real.relative_to(root).parts
     _refuse_hidden(parts)
-    return parts
+    return root, parts
+
+
+def _refuse_hidden(parts: tuple[str, ...]) -> None:
+    if ".." in parts:
+        raise ValueError(_OUTSIDE)
+    if any(part.startswith(".") for part in parts):
+        raise ValueError(_HIDDEN)
 
 
 def _opened_below(root: Path, parts: tuple[str, ...]) -> int:
@@ -2076,11 +2070,8 @@ def opened_below(
     """
     import stat
 
-    if "\0" in name or not name.strip():
-        raise ValueError("is no path")
-    spelt, root = _folder_of(folder)
     try:
-        descriptor = _opened_below(root, _parts_below(spelt, root, name))
+        descriptor = _opened_below(*_way_below(folder, name))
     except FileNotFoundError:
         raise ValueError("does not exist") from None
     except (OSError, RuntimeError):
@@ -2113,24 +2104,23 @@ def new_below(folder: str, name: str) -> Iterator[tuple[Path, typing.IO[bytes]]]
     """A new file below a folder, with a number where its name is taken; gone if anything fails."""
     from pathlib import Path
 
-    spelt, root = _folder_of(folder)
     path = Path(name)
     _refuse_hidden((path.name,))
     if "\0" in name or not path.name:
         raise ValueError("is no path")
     try:
-        place = root.joinpath(*_parts_below(spelt, root, str(path.parent)))
+        root, parts = _way_below(folder, str(path.parent))
     except (OSError, RuntimeError):
         raise ValueError("lies in a folder that does not exist") from None
     with contextlib.ExitStack() as stack:
         for number in range(1, 1000):
-            target = place / (path.name if number == 1 else f"{path.stem}-{number}{path.suffix}")
+            end = path.name if number == 1 else f"{path.stem}-{number}{path.suffix}"
             with contextlib.suppress(FileExistsError):
-                writer = stack.enter_context(_new_file(target))
+                writer = stack.enter_context(_new_file(root.joinpath(*parts, end)))
                 break
         else:
             raise ValueError("is taken, and so are all its numbers")
-        yield target, writer
+        yield root.joinpath(*parts, end), writer
 
 
 # ==== 6. Network ==================================================================================

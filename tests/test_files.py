@@ -160,28 +160,22 @@ class OwnFiles(Scratch):
         pro.own_file(self.folder)
         self.assertEqual(self.names(), [])
 
-    def test_a_copy_is_exact_and_its_owners_alone(self) -> None:
-        source, target = self.folder / "a", self.folder / "b"
+    def test_a_copy_is_exact_and_its_owners_alone_and_replaces_nothing(self) -> None:
+        source = self.folder / "a"
         source.write_bytes(os.urandom(3 << 20))
         with umask(0):
-            pro.copy_file(source, target)
-        self.assertEqual(target.read_bytes(), source.read_bytes())
-        if POSIX:
-            self.assertEqual(mode_of(target), 0o600)
-
-    def test_a_copy_replaces_nothing(self) -> None:
-        source, target = self.folder / "a", self.folder / "b"
-        source.write_bytes(b"new")
-        target.write_bytes(b"old")
-        with self.assertRaises(FileExistsError):
-            pro.copy_file(source, target)
-        self.assertEqual(target.read_bytes(), b"old")
+            targets = [pro.back_up(source), pro.back_up(source)]
+        self.assertEqual([target.name for target in targets], ["a.bak", "a.bak2"])
+        for target in targets:
+            self.assertEqual(target.read_bytes(), source.read_bytes())
+            if POSIX:
+                self.assertEqual(mode_of(target), 0o600)
 
     def test_a_copy_that_breaks_off_leaves_nothing_that_passes_for_one(self) -> None:
-        source, target = self.folder / "a", self.folder / "b"
+        source = self.folder / "a"
         source.write_bytes(b"x")
         with mock.patch("os.fsync", side_effect=OSError("disk full")), self.assertRaises(OSError):
-            pro.copy_file(source, target)
+            pro.back_up(source)
         self.assertEqual(self.names(), ["a"])
 
 
@@ -278,7 +272,7 @@ class FindingTheKey(Scratch):
 
     def test_the_file_is_taken_where_the_variable_holds_no_key(self) -> None:
         name = self.file(f"\ufeff {KEY}\r\n".encode())
-        for text in ("", "${PERPLEXITY_API_KEY}", "two words"):
+        for text in ("", "${PERPLEXITY_API_KEY}"):
             found = pro.find_key(
                 self.settings(PERPLEXITY_API_KEY=text, PERPLEXITY_API_KEY_FILE=name)
             )
@@ -297,8 +291,7 @@ class FindingTheKey(Scratch):
         found = pro.find_key(self.settings())
         self.assertIsNone(found.key)
         for words in (
-            "PERPLEXITY_API_KEY is not set",
-            "PERPLEXITY_API_KEY_FILE is not set",
+            "neither PERPLEXITY_API_KEY nor PERPLEXITY_API_KEY_FILE is set, and none is stored.",
             "env block",
             "restart the client",
         ):
@@ -315,7 +308,21 @@ class FindingTheKey(Scratch):
             problem = self.found(self.file(content)).problem
             self.assertIn(words, problem)
             self.assertNotIn("hunter2", problem)
-            self.assertIn("PERPLEXITY_API_KEY is not set, and the file in", problem)
+            self.assertIn("No Perplexity API key: the file in PERPLEXITY_API_KEY_FILE", problem)
+
+    def test_one_that_is_named_and_cannot_be_used_does_not_give_way_to_another(self) -> None:
+        stored = pro.store_key(self.settings(), KEY)
+        self.assertEqual(pro.find_key(self.settings()), pro.FoundKey(KEY, str(stored)))
+        readable = self.file(KEY.encode(), 0o644) if POSIX else str(self.folder / "none")
+        for variables, words in (
+            ({"PERPLEXITY_API_KEY": "two words"}, "PERPLEXITY_API_KEY holds characters that no"),
+            ({"PERPLEXITY_API_KEY_FILE": readable}, "the file in PERPLEXITY_API_KEY_FILE"),
+        ):
+            found = pro.find_key(self.settings(**variables))
+            self.assertIsNone(found.key)
+            self.assertIn(words, found.problem)
+        both = {"PERPLEXITY_API_KEY": "two words", "PERPLEXITY_API_KEY_FILE": str(stored)}
+        self.assertIsNone(pro.find_key(self.settings(**both)).key)
 
     def test_what_is_no_file_is_refused_and_nothing_is_raised(self) -> None:
         names = [str(self.folder), str(self.folder / "none"), "~nobody-of-that-name/key", "key"]

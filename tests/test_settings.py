@@ -67,9 +67,7 @@ class Defaults(unittest.TestCase):
     def test_an_empty_environment_gives_the_defaults_and_no_complaint(self) -> None:
         self.assertEqual(
             settings()._asdict(),
-            pro.Settings(
-                key_problem="PERPLEXITY_API_KEY is not set", data_dir=f"{HOME}/.perplexity-pro"
-            )._asdict(),
+            pro.Settings(data_dir=f"{HOME}/.perplexity-pro")._asdict(),
         )
 
     def test_the_defaults_are_those_the_pages_name(self) -> None:
