@@ -692,9 +692,10 @@ class Cause(NamedTuple):
 
 RETRY = "try again later"
 _UNSURE = "it may have been accepted and billed, so check perplexity_usage before repeating it"
+KEY_USED = "the key that was used"
 _MEND_KEY = (
-    f"check {KEY_VARIABLE}, or the file in {KEY_FILE_VARIABLE}, against the keys in Perplexity's "
-    "API console (keys of other vendors do not work)"
+    f"check {KEY_USED} against those in Perplexity's API console (keys of other vendors do not "
+    "work)"
 )
 _MEND_CREDIT = "check the account's credit and billing in Perplexity's API console"
 MEND_NETWORK = "check PERPLEXITY_BASE_URL, and this network for a gateway or sign-in page"
@@ -715,6 +716,17 @@ _STATUSES: dict[int, tuple[Kind, str, str]] = {
     4: ("unexpected_response", "Perplexity did not take the request", "change the arguments"),
     5: ("upstream_failure", "Perplexity failed to answer", RETRY),
     0: ("unexpected_response", "Perplexity answered in an unexpected way", MEND_NETWORK),
+}
+# Why there is no connection, by the name of the exception or of what it is a kind of.
+UNREACHED = {
+    "gaierror": "The name of {} could not be resolved (DNS)",
+    "TimeoutError": "There was no connection to {} in time",
+    "ConnectionRefusedError": "The connection to {} was refused",
+    "ConnectionError": "The connection to {} was reset before anything was sent",
+    "SSLError": "No TLS connection to {} could be made",
+    "OSError": "There is no way to {} from this network",
+    "ValueError": "The address or the path of the request to {} cannot be used",
+    "object": "There is no HTTP server at {}",
 }
 # Nobody has seen which status an empty account gets, so the words may change the advice.
 _CREDIT = pattern(r"\b(credits?|balance|quota|billing)\b", re.IGNORECASE)
@@ -1980,7 +1992,9 @@ def paths_like(folder: Path, pattern: str) -> list[Path]:
 
 def try_writing(folder: Path) -> None:
     """Make a file in a folder and remove it; OSError where the folder takes none."""
-    path = folder / f".probe-{os.urandom(4).hex()}"
+    import secrets
+
+    path = folder / f".probe-{secrets.token_hex(4)}"
     with _new_file(path) as writer:
         writer.write(b"x")
     path.unlink()
@@ -2128,7 +2142,7 @@ def new_below(folder: str, name: str) -> Iterator[tuple[Path, typing.IO[bytes]]]
 # redirect is followed, no cookie kept and no proxy used but the one in the settings, since nothing
 # here would. No message shows a proxy's address, a redirect's target, a page of a gateway, or
 # anything else with the key in it.
-# Touches outgoing sockets, and a thread for a name that is looked up; relies on chapters 1 to 3.
+# Touches outgoing sockets, and a thread for a name that is looked up; relies on chapters 1 to 5.
 
 _ADDRESS_S = 1.0  # for each address but the last: a broken IPv6 route swallows packets in silence
 _LOOK_AGAIN_S = 0.2
@@ -2494,24 +2508,11 @@ def _put_in_words(exchange: _Exchange) -> Iterator[None]:
 
 def _connect_cause(exchange: _Exchange, error: Any) -> Cause:
     """Why there is no connection: nothing has been sent, so another attempt is safe."""
-    import socket
-    import ssl
-
     place, proxy, again = exchange.place, exchange.proxy, isinstance(error, OSError)
-    if isinstance(error, ssl.SSLCertVerificationError):
+    names = [kind.__name__ for kind in type(error).__mro__]
+    if "SSLCertVerificationError" in names:
         return _certificate_cause(place, error)
-    # The first that fits counts, so that the special stand before the general.
-    causes: dict[type, str] = {
-        socket.gaierror: f"The name of {place} could not be resolved (DNS)",
-        TimeoutError: f"There was no connection to {place} in time",
-        ConnectionRefusedError: f"The connection to {place} was refused",
-        ConnectionError: f"The connection to {place} was reset before anything was sent",
-        ssl.SSLError: f"No TLS connection to {place} could be made",
-        OSError: f"There is no way to {place} from this network",
-        ValueError: f"The address or the path of the request to {place} cannot be used",
-        object: f"There is no HTTP server at {place}",
-    }
-    what = next(causes[kind] for kind in causes if isinstance(error, kind))
+    what = next(UNREACHED[name] for name in names if name in UNREACHED).format(place)
     todo = "check the network connection, and set HTTPS_PROXY if this network needs a proxy"
     if proxy and place != exchange.host:
         todo = f"check {proxy.variable}, or except {exchange.host} in NO_PROXY"
@@ -2704,7 +2705,12 @@ def _attempted(exchange: _Exchange, *, streaming: bool) -> Any:
     body = _body_of(exchange, raw) if well else None
     # A failed run is a snapshot with a status of its own; any other error is the request's.
     if not well or (isinstance(body, dict) and body.get("error") and "status" not in body):
-        raise _Failed(status_cause(status, raw, exchange.key, headers["Retry-After"]))
+        cause = status_cause(status, raw, exchange.key, headers["Retry-After"])
+        if KEY_USED in cause.todo:
+            found = find_key(exchange.settings)
+            place = f"the key in {found.place}" if found.key == exchange.key else KEY_USED
+            cause = cause._replace(todo=cause.todo.replace(KEY_USED, place))
+        raise _Failed(cause)
     elapsed_ms = round(1000 * (time.monotonic() - exchange.began))
     return Reply(status, body, exchange.request_id, elapsed_ms)
 

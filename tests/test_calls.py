@@ -73,6 +73,7 @@ class PaidOnce(unittest.TestCase):
             text = owner.refused("ask", query="q")
             (event,) = owner.events()
         self.assertIn("[authentication]", text)
+        self.assertIn("check the key in PERPLEXITY_API_KEY against those in", text)
         self.assertEqual((event["status"], event["cost_nano_usd"]), ("authentication", 0))
         self.assertEqual(event["cost_source"], "computed")
 

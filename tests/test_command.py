@@ -761,7 +761,7 @@ class Statuses(unittest.TestCase):
             self.assertNotIn("client", said)
             said = self.check(here, "ask q", 3, begins, PERPLEXITY_API_KEY="wrong")
             self.assertNotIn("key set", said)
-            self.assertEqual(said.count("PERPLEXITY_API_KEY,"), 1)
+            self.assertEqual(said.count("check the key in PERPLEXITY_API_KEY against"), 1)
 
     def test_a_refused_spend_is_4(self) -> None:
         with console() as here:

@@ -340,7 +340,7 @@ class Refused(NetworkCase):
 
     def test_what_a_status_means_is_said_in_words(self) -> None:
         words = {
-            401: r"PERPLEXITY_API_KEY\b.*PERPLEXITY_API_KEY_FILE.*other vendors",
+            401: r"the key that was used .*other vendors",
             403: "what the key, its organisation and its plan may use",
             404: "check the id or name",
             413: "too large",
