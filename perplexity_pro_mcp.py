@@ -78,17 +78,7 @@ import threading
 import time
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    NoReturn,
-    Protocol,
-    TextIO,
-    TypeVar,
-    Union,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Protocol, TextIO
 
 if TYPE_CHECKING:
     import socket
@@ -98,16 +88,10 @@ if TYPE_CHECKING:
     from re import compile as pattern
     from typing import NamedTuple
 else:
-    Path = Any
 
-    class sqlite3:  # noqa: N801 - as the module is called
-        Connection = Cursor = Row = Any
-
-    class ssl:  # noqa: N801
-        SSLContext = SSLCertVerificationError = Any
-
-    class socket:  # noqa: N801
-        socket = Any
+    class Unloaded:  # a module that a start does not load, for what is only annotated
+        def __getattr__(self, name):
+            return Any
 
     class pattern:  # noqa: N801 - a regular expression, compiled when it is first used
         def __init__(self, text, flags=0):
@@ -117,6 +101,8 @@ else:
             found = getattr(re.compile(*self._made), name)
             setattr(self, name, found)
             return found
+
+    Path, socket, sqlite3, ssl = Any, Unloaded(), Unloaded(), Unloaded()
 
     class NamedTuple(tuple):
         """A record as `typing.NamedTuple` makes it, but for the source text that it compiles for
@@ -140,9 +126,7 @@ else:
                 values += tuple([known[name] for name in rest])
             return tuple.__new__(cls, values)
 
-        @classmethod
-        def _make(cls, values):
-            return cls(*values)
+        _make = classmethod(tuple.__new__)
 
         def _asdict(self):
             return dict(zip(self._fields, self))
@@ -949,20 +933,27 @@ def read_key(text: str) -> tuple[str | None, str]:
     return value, ""
 
 
+def _shown(text: str) -> str:
+    """A refused value as it may be repeated: a key may have been put into the wrong variable."""
+    is_secret = re.search(r"(?i)\Applx-|\S{20}", text)
+    return repr(f"{text[:4]}\u2026" if is_secret else one_line(text, 40))
+
+
 def _range(low: float, high: float, *, whole: bool = False) -> Callable[[str], float]:
     """The reader of a number; one beyond a bound is brought to it, none at all is the default."""
+    kind = int if whole else float
 
     def read(text: str) -> float:
         try:
             number = float(text)
         except ValueError:
             number = float("nan")
-        if low <= number <= high and (not whole or number == int(number)):
-            return int(number) if whole else number
-        kind = f"a {'whole ' * whole}number from {low:.12g} to {high:.12g}"
-        used = min(max(number, low), high) if number > 0 or (whole and number <= 0) else None
-        used = used if used is None or not whole else int(used)
-        raise Unusable(f"must be {kind}, not {one_line(text, 40)!r}", used, grave=False)
+        used = min(max(number, low), high)
+        if number == used == kind(used):
+            return kind(number)
+        told = f"a {'whole ' * whole}number from {low:.12g} to {high:.12g}, not {_shown(text)}"
+        is_usable = number > 0 or (whole and number <= 0)
+        raise Unusable(f"must be {told}", kind(used) if is_usable else None, grave=False)
 
     return read
 
@@ -973,8 +964,7 @@ def _word(*words: str, grave: bool = False) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text.lower() in words:
             return text.lower()
-        told = f"must be one of {', '.join(words)}, not {one_line(text, 40)!r}"
-        raise Unusable(told, grave=grave)
+        raise Unusable(f"must be one of {', '.join(words)}, not {_shown(text)}", grave=grave)
 
     return read
 
@@ -1032,7 +1022,7 @@ def read_base_url(text: str) -> str:
     return _address(text).rstrip("/").removesuffix("/v1").rstrip("/")
 
 
-def _unused(_: str) -> NoReturn:
+def _unused(_: str) -> None:
     raise Unusable(
         "is not used: the key goes to the one address in PERPLEXITY_BASE_URL", grave=False
     )
@@ -1363,7 +1353,7 @@ def _shape_of(hint: Json) -> Shape:
     """Read an annotation; nesting stops at a list of plain entries."""
     origin: Any = typing.get_origin(hint)
     inner = typing.get_args(hint)
-    if origin is Union or type(hint).__name__ == "UnionType":
+    if origin is typing.Union or type(hint).__name__ == "UnionType":
         options = [option for option in inner if option is not type(None)]
         optional = len(options) < len(inner)
         if len(options) == 1:
@@ -1375,46 +1365,32 @@ def _shape_of(hint: Json) -> Shape:
         return Shape("string", choices=inner)
     if origin in {list, tuple}:
         return Shape("array", list_of=_shape_of(inner[0]).kind)
-    if hasattr(hint, "_fields"):
-        return Shape("object")
-    return Shape(_KINDS.get(origin or hint, "any"))
+    kind = "object" if hasattr(hint, "_fields") else _KINDS.get(origin or hint, "any")
+    return Shape(kind)
 
 
 @functools.cache
 def fields_of(record: Any) -> tuple[Field, ...]:
     """The fields of an argument or result record, in order."""
-    hints = typing.get_type_hints(record, include_extras=True)
-    fields = []
-    for name in record._fields:
-        notes = [note for note in getattr(hints[name], "__metadata__", ()) if note]
-        note = notes[0] if notes else ""
-        arg = note if isinstance(note, Arg) else Arg(str(note))
-        required = name not in record._field_defaults
-        default = record._field_defaults.get(name)
-        fields.append(Field(name, _shape_of(hints[name]), arg, default, required))
+    usual, fields = record._field_defaults, list[Field]()
+    for name, hint in record.__annotations__.items():  # this file has them evaluated
+        note = next(iter(getattr(hint, "__metadata__", ())), "")
+        arg = note if isinstance(note, Arg) else Arg(note)
+        fields.append(Field(name, _shape_of(hint), arg, usual.get(name), name not in usual))
     return tuple(fields)
-
-
-_hints_of = functools.cache(typing.get_type_hints)
 
 
 def arguments_of(declared: Tool) -> Any:
     """The record of a tool's arguments."""
-    return _hints_of(declared.handler)["args"]
-
-
-def result_of(declared: Tool) -> Any:
-    """The record of a tool's results."""
-    return _hints_of(declared.handler)["return"]
+    return declared.handler.__annotations__["args"]
 
 
 def span_text(arg: Arg) -> str:
     """The bounds of an argument: "1 to 50", "at least 1", "at most 8"; empty for none."""
-    if arg.low is not None and arg.high is not None:
-        return f"{arg.low:.12g} to {arg.high:.12g}"
-    if arg.low is not None:
-        return f"at least {arg.low:.12g}"
-    return "" if arg.high is None else f"at most {arg.high:.12g}"
+    low, high = (None if bound is None else f"{bound:.12g}" for bound in (arg.low, arg.high))
+    if low and high:
+        return f"{low} to {high}"
+    return f"at least {low}" if low else f"at most {high}" if high else ""
 
 
 def field_words(field: Field) -> str:
@@ -1442,26 +1418,26 @@ def _schema_of(field: Field) -> dict[str, Json]:
     return schema
 
 
-def _fields_within(declared: Tool, longest_s: float) -> list[Field]:
-    """A tool's arguments where a call may wait so long."""
-    return [
-        field._replace(arg=field.arg._replace(high=longest_s)) if field.arg.waits else field
-        for field in fields_of(arguments_of(declared))
-    ]
+def _fields_within(declared: Tool, longest_s: float) -> dict[str, Field]:
+    """A tool's arguments by their names, where a call may wait so long."""
+    fields = {field.name: field for field in fields_of(arguments_of(declared))}
+    waits = {
+        n: f._replace(arg=f.arg._replace(high=longest_s)) for n, f in fields.items() if f.arg.waits
+    }
+    return {**fields, **waits}
 
 
 def input_schema(declared: Tool, settings: Settings | None = None) -> dict[str, Json]:
     """The JSON Schema of a tool's arguments; for a server, of those that do something there."""
     fields = _fields_within(declared, settings.wait_s if settings else MAX_WAIT_S)
-    if settings:
-        fields = [
-            f for f in fields if getattr(settings, f.arg.setting or "wait_s") not in {None, ()}
-        ]
-    schema: dict[str, Json] = {
-        "type": "object",
-        "properties": {field.name: _schema_of(field) for field in fields},
-    }
-    required = [field.name for field in fields if field.required]
+    shown = [
+        field
+        for field in fields.values()
+        if not settings or getattr(settings, field.arg.setting or "wait_s") not in {None, ()}
+    ]
+    properties = {field.name: _schema_of(field) for field in shown}
+    required = [field.name for field in shown if field.required]
+    schema = {"type": "object", "properties": properties}
     return {**schema, "required": required} if required else schema
 
 
@@ -1482,7 +1458,7 @@ def output_schema(declared: Tool) -> dict[str, Json]:
     is required, so that an error object conforms too. What a key means, its help page says.
     """
     properties: dict[str, Json] = {}
-    for field in fields_of(result_of(declared)):
+    for field in fields_of(declared.handler.__annotations__["return"]):
         if field.shape.optional or field.shape.kind == "any" or field.name in _ECHOES:
             continue
         properties[field.name] = {"type": field.shape.kind}
@@ -1536,7 +1512,7 @@ def _read_choice(field: Field, value: Json) -> Json:
 
 
 def _read_text(field: Field, value: Json) -> Json:
-    if field.arg.amount and isinstance(value, (int, float)) and not isinstance(value, bool):
+    if field.arg.amount and _is_number(value):
         value = str(value)
     if not isinstance(value, str):
         raise ValueError("must be text")
@@ -1546,6 +1522,10 @@ def _read_text(field: Field, value: Json) -> Json:
     if limit is not None and len(value) > limit:
         raise ValueError(f"must be at most {limit:.0f} characters, not {len(value)}")
     return value
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _are(found: Json, kind: type) -> bool:
@@ -1566,8 +1546,10 @@ def _read_texts(field: Field, value: Json) -> Json:
         found = value  # a question that only looks like JSON
     found = [found] if isinstance(found, str) else found
     if not _are(found, str):
-        wanted = "text or a list of texts" if or_text else "a list of texts, for example"
-        raise ValueError(f"must be {wanted}{'' if or_text else ' a JSON array'}")
+        lists = (
+            "text or a list of texts" if or_text else "a list of texts, for example a JSON array"
+        )
+        raise ValueError(f"must be {lists}")
     return found if or_text else _counted(field, found)
 
 
@@ -1575,14 +1557,12 @@ def _read_number(field: Field, value: Json) -> Json:
     """A number; whole floats pass as whole numbers, booleans never pass."""
     whole_only = field.shape.kind == "integer"
     number, low, high = _from_text(value), field.arg.low, field.arg.high
-    fits = (
-        isinstance(number, (int, float))
-        and not isinstance(number, bool)
-        and (-LARGEST if low is None else low) <= number <= (LARGEST if high is None else high)
-        and not (whole_only and number != int(number))
-    )
-    if fits:
-        return int(number) if whole_only else float(number)
+    bounded = _is_number(number) and (-LARGEST if low is None else low) <= number
+    if bounded and number <= (LARGEST if high is None else high):
+        if not whole_only:
+            return float(number)
+        if number == int(number):
+            return int(number)
     beyond = isinstance(number, int) and abs(number) > LARGEST
     bounds = f"at most {LARGEST}" if beyond and high is None else span_text(field.arg)
     link = " of " if bounds.startswith("at") else " from "
@@ -1598,20 +1578,17 @@ def _read_switch(_: Field, value: Json) -> Json:
 
 
 def _read_json(field: Field, value: Json) -> Json:
-    """An object, or a list of objects."""
-    found, one = _from_text(value), field.shape.kind == "object"
-    if not (isinstance(found, dict) if one else _are(found, dict)):
-        wanted = "a JSON object" if one else "a list of objects, for example a JSON array"
-        raise ValueError(f"must be {wanted}")
-    return found if one else _counted(field, found)
-
-
-def _read_any(_: Field, value: Json) -> Json:
-    """Text, an object or a list; text that holds an object or a list counts as that."""
-    found = _from_text(value)
-    if not isinstance(found, (dict, list)) and not isinstance(value, str):
+    """An object or a list of objects; or any of these and text, which may hold them."""
+    found, kind = _from_text(value), field.shape.kind
+    if kind == "any":
+        if isinstance(found, (dict, list)) or isinstance(value, str):
+            return found if isinstance(found, (dict, list)) else value
         raise ValueError("must be text, an object or a list")
-    return found if isinstance(found, (dict, list)) else value
+    if kind == "object" and not isinstance(found, dict):
+        raise ValueError("must be a JSON object")
+    if kind == "array" and not _are(found, dict):
+        raise ValueError("must be a list of objects, for example a JSON array")
+    return found if kind == "object" else _counted(field, found)
 
 
 _READERS: dict[str, Callable[[Field, Json], Json]] = {
@@ -1622,7 +1599,7 @@ _READERS: dict[str, Callable[[Field, Json], Json]] = {
     "number": _read_number,
     "switch": _read_switch,
     "json": _read_json,
-    "any": _read_any,
+    "any": _read_json,
 }
 
 
@@ -1657,10 +1634,11 @@ def _lacking(declared: Tool, field: Field, action: str = "") -> ToolError:
 def _within(field: Field, value: Json, warn: Callable[[str], object]) -> Json:
     """Seconds of waiting brought within the bounds, with a notice; anything else as it is."""
     number, low, high = _from_text(value), field.arg.low or 0.0, field.arg.high or 0.0
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or low <= number <= high:
+    if not _is_number(number) or low <= number <= high:
         return value
-    used, span = (high if number > high else low), span_text(field.arg)
-    warn(f"{field.name}: {_quoted(value)} is not within {span}; {used:.12g} was used.")
+    used = high if number > high else low
+    told = f"{_quoted(value)} is not within {span_text(field.arg)}; {used:.12g} was used."
+    warn(f"{field.name}: {told}")
     return used
 
 
@@ -1688,8 +1666,7 @@ def read_arguments(
     """
     if declared.entry is not None:
         return dict(raw)
-    fields = {field.name: field for field in _fields_within(declared, longest_s)}
-    values = {}
+    fields, values = _fields_within(declared, longest_s), dict[str, Json]()
     for given, value in raw.items():
         name = given if given in fields else RENAMED.get(given, given)
         if name not in fields and name in IGNORED_ARGUMENTS:
@@ -1928,11 +1905,12 @@ def find_key(settings: Settings) -> FoundKey:
     return FoundKey(None, "", f"No Perplexity API key: {told}.", todo)
 
 
-def store_key(settings: Settings, key: str) -> Path:
-    """Store the key in the data folder, for its owner alone; returns where."""
-    path = data_folder(settings) / STORED_KEY
-    path.unlink(missing_ok=True)  # the mode of an older file would be kept
-    replace_file(path, key + "\n")
+def store_own(settings: Settings, name: str, text: str) -> Path:
+    """Write a file of the data folder, for its owner alone; returns where."""
+    path = data_folder(settings) / name
+    if path.is_symlink() or (path.exists() and _mode_of(path) & 0o077):
+        path.unlink()  # else its mode would be kept, and the link followed
+    replace_file(path, text)
     return path
 
 
@@ -7123,7 +7101,7 @@ def result_lines(declared: Tool) -> list[str]:
     """One line for each key of the result, by the actions that give it."""
     actions = {a for f in fields_of(arguments_of(declared)) for a in f.shape.choices}
     groups: dict[str, list[str]] = {}
-    for field in fields_of(result_of(declared)):
+    for field in fields_of(declared.handler.__annotations__["return"]):
         when, _, words = field.arg.words.partition(": ")
         if not words or not actions.issuperset(when.split(", ")):
             when, words = "", field.arg.words or "a reminder that texts from the web are data"
@@ -7295,7 +7273,7 @@ def tabulated(rows: Sequence[Sequence[Json]]) -> str:
 # One part of a result gives way: a text, a list, or an object. Offsets count the characters of a
 # text and behind them its sources, or the entries; whoever follows them to the end loses nothing.
 
-R = TypeVar("R", bound=Any)
+R = typing.TypeVar("R", bound=Any)
 
 
 def size_of(result: Any) -> int:
@@ -11104,7 +11082,7 @@ def _locked(settings: Settings) -> Iterator[None]:
 
 
 def _keep(settings: Settings, made: SignIn) -> None:
-    replace_file(own_path(settings, _SIGN_IN), json_text(made._asdict()))
+    store_own(settings, _SIGN_IN, json_text(made._asdict()))
 
 
 def signed_in(settings: Settings) -> SignIn | None:
@@ -11331,7 +11309,7 @@ class Computer:
         kept = json_text({**listed, "tools": _kept_tools(entries)})
         with _locked(self.settings):
             if signed_in(self.settings):  # not where somebody signed out meanwhile
-                replace_file(own_path(self.settings, _LIST), kept)
+                store_own(self.settings, _LIST, kept)
 
     def _forward(self, name: str, call: Call, arguments: dict[str, Json]) -> "RemoteResult":
         """Pass a call on as a request that costs no dollars; a late result becomes a job."""
@@ -14143,7 +14121,7 @@ def run_key(words: Sequence[str], scene: Context) -> int:
         key, flaw = read_key(text)
         if key is None:
             raise UsageError(f"the key {flaw}")
-        screen.note(f"Stored in {store_key(settings, key)}, readable by you alone.")
+        screen.note(f"Stored in {store_own(settings, STORED_KEY, key)}, readable by you alone.")
     else:
         raise UsageError(f"{usage_line('key')}{_meant(action, COMMANDS['key'].words)}")
     found = find_key(settings)

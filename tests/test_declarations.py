@@ -1,18 +1,14 @@
 """Chapter 4: schemas that every client takes, and arguments in every form that models send."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
 import unittest
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, NamedTuple
 
 from golden import assert_golden
 from support import pro
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Json = Any
 MOST_BYTES = 20_000

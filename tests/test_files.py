@@ -59,7 +59,7 @@ class Owners(Scratch):
         pro.back_up(theirs)
         data = self.data_folder("data")
         pro.own_file(data / "perplexity.db")
-        pro.store_key(pro.Settings(data_dir=str(data)), KEY)
+        pro.store_own(pro.Settings(data_dir=str(data)), pro.STORED_KEY, KEY)
         owners = {
             path.relative_to(self.folder).as_posix(): (path.stat().st_uid, path.stat().st_gid)
             for path in self.folder.rglob("*")
@@ -250,6 +250,22 @@ class Replacing(Scratch):
         with self.assertRaises(OSError):
             pro.replace_file(self.folder / "none" / "a", "x")
 
+    @unittest.skipUnless(POSIX, "modes are POSIX")
+    def test_what_is_stored_in_the_data_folder_is_its_owners_alone_whatever_was_there(self) -> None:
+        settings, other = pro.Settings(data_dir=str(self.folder / "data")), self.folder / "other"
+        other.write_text("theirs")
+        for before in ("nothing", "open to others", "a link"):
+            path = pro.data_folder(settings) / "secret"
+            if before == "open to others":
+                path.chmod(0o644)
+            elif before == "a link":
+                path.unlink()
+                path.symlink_to(other)
+            self.assertEqual(pro.store_own(settings, "secret", before), path)
+            self.assertFalse(path.is_symlink())
+            self.assertEqual((path.read_text(), mode_of(path)), (before, 0o600))
+        self.assertEqual(other.read_text(), "theirs")
+
 
 class FindingTheKey(Scratch):
     def settings(self, **variables: str) -> Any:
@@ -311,7 +327,7 @@ class FindingTheKey(Scratch):
             self.assertIn("No Perplexity API key: the file in PERPLEXITY_API_KEY_FILE", problem)
 
     def test_one_that_is_named_and_cannot_be_used_does_not_give_way_to_another(self) -> None:
-        stored = pro.store_key(self.settings(), KEY)
+        stored = pro.store_own(self.settings(), pro.STORED_KEY, KEY)
         self.assertEqual(pro.find_key(self.settings()), pro.FoundKey(KEY, str(stored)))
         readable = self.file(KEY.encode(), 0o644) if POSIX else str(self.folder / "none")
         for variables, words in (

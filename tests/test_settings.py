@@ -108,6 +108,18 @@ class Defaults(unittest.TestCase):
             self.assertNotIn(SECRET, text)
 
 
+class Refused(unittest.TestCase):
+    def test_a_key_in_a_wrong_variable_is_not_repeated(self) -> None:
+        for key in ("pplx-aB3dE6gH9jK2mN5pQ8sT", "PPLX-abc", "sk-aB3dE6gH9jK2mN5pQ8sTu"):
+            for name in ("ROUTING", "WAIT_SECONDS", "COMPUTER", "MAX_ATTEMPTS", "LOG_LEVEL"):
+                read = settings(**{f"PERPLEXITY_{name}": key})
+                (told,) = read.problems + read.warnings
+                self.assertIn(f"not '{key[:4]}\u2026'", told)
+                self.assertNotIn(key[5:], told)
+        (told,) = settings(PERPLEXITY_ROUTING="fastest one").problems
+        self.assertIn("not 'fastest one'", told)
+
+
 class Numbers(unittest.TestCase):
     def test_good_values_are_read(self) -> None:
         for name, field, good, _ in NUMBERS:
