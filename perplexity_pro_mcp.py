@@ -257,7 +257,43 @@ UPPER_ESTIMATES = {
     "wide-research": 3_000_000_000,
 }
 UPPER_MODEL_ESTIMATE = 20_000_000  # of the default model, by what was observed
-DEAREST_INPUT, DEAREST_OUTPUT = 10.0, 50.0  # USD per million tokens, of the listed models
+# USD per million tokens of input and of output, where the live list is not asked; the first are
+# the dearest and count for a model that is in neither list.
+AGENT_PRICES = {
+    (10.0, 50.0): "anthropic/claude-fable-5 anthropic/claude-fable-5-1 openai/gpt-6-astra",
+    (5.0, 30.0): "openai/gpt-5.5",
+    (5.0, 25.0): "anthropic/claude-opus-4-5 anthropic/claude-opus-4-6 anthropic/claude-opus-4-7 "
+    "anthropic/claude-opus-4-8 anthropic/claude-opus-5",
+    (4.0, 20.0): "anthropic/claude-opus-5-5 openai/gpt-5.6-sol",
+    (3.5, 28.0): "openai/gpt-5.3-codex",
+    (3.0, 15.0): "anthropic/claude-sonnet-4-5 anthropic/claude-sonnet-4-6 perplexity/kimi-k3",
+    (2.5, 15.0): "openai/gpt-5.4",
+    (2.0, 12.0): "google/gemini-3.1-pro-preview openai/gpt-5.6-terra",
+    (2.0, 10.0): "anthropic/claude-sonnet-5 anthropic/claude-sonnet-5-5 openai/gpt-6-sol "
+    "openai/gpt-6.1-sol",
+    (2.0, 6.0): "xai/grok-4.5 xai/grok-4.6 xai/grok-4.7",
+    (1.75, 14.0): "openai/gpt-5.2",
+    (1.5, 9.0): "google/gemini-3.5-flash",
+    (1.5, 7.5): "google/gemini-3.6-flash",
+    (1.4, 4.4): "perplexity/glm-5.3",
+    (1.32, 3.96): "perplexity/deepseek-v4-pro-0813",
+    (1.25, 10.0): "openai/gpt-5 openai/gpt-5.1",
+    (1.25, 2.5): "xai/grok-4.20-multi-agent xai/grok-4.20-non-reasoning xai/grok-4.20-reasoning "
+    "xai/grok-4.3",
+    (1.0, 5.0): "anthropic/claude-haiku-4-5",
+    (0.75, 4.5): "openai/gpt-5.4-mini",
+    (0.75, 3.75): "google/gemini-3.7-flash google/gemini-3.8-flash",
+    (0.5, 3.0): "google/gemini-3-flash-preview",
+    (0.3, 2.5): "google/gemini-3.5-flash-lite",
+    (0.25, 2.5): "perplexity/nemotron-3-ultra-550b-a55b perplexity/sonar",
+    (0.25, 2.0): "openai/gpt-5-mini",
+    (0.25, 1.5): "google/gemini-3.1-flash-lite",
+    (0.2, 1.25): "openai/gpt-5.4-nano",
+    (0.2, 1.2): "openai/gpt-5.6-luna",
+    (0.15, 0.5): "perplexity/glm-5.3-flash",
+    (0.1, 0.5): "anthropic/claude-haiku-5-5 openai/gpt-6-luna",
+    (0.05, 0.4): "openai/gpt-5-nano",
+}
 USUAL_OUTPUT_TOKENS = 8192  # the cap that presets and models mostly come with
 PAGE_TOKENS = 40_000  # what the pages of a searching run may add to its input
 SEARCH_FEE = 2_500_000
@@ -2806,6 +2842,22 @@ def usd_text(nano: int | None) -> str | None:
     return f"{whole_part}.{rest:09d}".rstrip("0").rstrip(".")
 
 
+def dollars(usd: str | None, *, most: bool = False) -> str:
+    """An amount for people: two places, or two figures where it is less than a dollar.
+
+    The most that something may cost is rounded up: who sets a cap by it is not refused.
+    """
+    from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
+
+    if usd is None:
+        return "cost unknown"
+    amount = Decimal(usd)
+    places = max(2, 1 - amount.adjusted()) if 0 < amount < 1 else 2
+    step = Decimal(1).scaleb(-places)
+    shown = amount.quantize(step, ROUND_CEILING if most else ROUND_HALF_EVEN)
+    return re.sub(r"(\.\d\d\d*?)0+\Z", r"\1", f"${shown:f}")
+
+
 def spend_of(usage: Usage) -> Spend:
     """The part of a usage that a result shows."""
     return Spend(*usage[:3], usd_text(usage.cost_nano), usage.cost_source)
@@ -4760,8 +4812,10 @@ def model_estimate(price: "Pricing | None", body: Mapping[str, Json], earlier: s
     output = count_of(body.get("max_output_tokens")) or USUAL_OUTPUT_TOKENS
     asked = token_estimate(json_text(jsonable(body.get("input"))) + earlier)
     searches = count_of(body.get("max_steps")) or 0
-    usd_in = price.input if price and price.input is not None else DEAREST_INPUT
-    usd_out = price.output if price and price.output is not None else DEAREST_OUTPUT
+    documented = (usd for usd, names in AGENT_PRICES.items() if body.get("model") in names.split())
+    usd_in, usd_out = next(documented, next(iter(AGENT_PRICES)))
+    usd_in = price.input if price and price.input is not None else usd_in
+    usd_out = price.output if price and price.output is not None else usd_out
     tokens = (asked + PAGE_TOKENS * bool(searches)) * usd_in + output * usd_out
     return int(tokens * NANO / 1_000_000) + searches * SEARCH_FEE
 
@@ -5849,7 +5903,7 @@ class Call:
         self.ask_user: Callable[[str], bool | None] | None = None
         self.user_said: bool | None = None
         self.agreed = False  # the arguments say that the user agrees
-        self.rehearses = False  # nothing that costs is sent: Rehearsed says what would be
+        self.rehearses = False  # nothing is sent: Rehearsed says what would be
         self.expected_nano: int | None = None  # what all its requests may cost, once agreed to
         self._progress = progress
 
@@ -5900,6 +5954,8 @@ class Call:
 
     def key(self) -> str:
         """The API key; ToolError where there is none, or where settings forbid any request."""
+        if self.rehearses:
+            return ""
         if self.settings.problems:
             mend = (
                 "Mend it where the variable is set (for a server, the client's configuration) and "
@@ -6241,19 +6297,23 @@ def estimated(db: sqlite3.Connection | None, tool_name: str, plan: RequestPlan) 
 
 
 def confirm_cost(call: Call, plans: Sequence[RequestPlan]) -> None:
-    """Have all that a call is going to send confirmed, once, if PERPLEXITY_CONFIRM_USD wants it."""
+    """Have all that a call is going to send confirmed, once, if PERPLEXITY_CONFIRM_USD wants it.
+
+    What is asked about here is what a rehearsal shows and what the caps of a call hold.
+    """
     if call.expected_nano is not None:
         return
-    tool_name, limit = call.declared.name, call.settings.confirm_nano
+    limit = call.settings.confirm_nano
     agreed = float("inf") if limit is None else limit
     while True:
-        with contextlib.ExitStack() as stack:
-            db = stack.enter_context(call.store.reading()) if limit is not None else None
-            asked = sum(estimated(db, tool_name, plan) for plan in plans)
+        with call.store.reading() as db:
+            asked = sum(estimated(db, call.declared.name, plan) for plan in plans)
+        if call.rehearses:
+            raise Rehearsed(plans[0], asked)
         if asked <= agreed:
             call.expected_nano = asked
             return
-        may = f"This call may cost up to {usd_text(asked)} USD"
+        may = f"This call may cost up to {dollars(usd_text(asked), most=True)}"
         if any(plan.estimate_nano is None and plan.api != "agent" for plan in plans):
             may += f", by a guess: the price of {plans[0].model} is not known"
         call.user_said = None
@@ -6266,15 +6326,15 @@ def confirm_cost(call: Call, plans: Sequence[RequestPlan]) -> None:
 
 def refusal_text(cap: Cap, asked_nano: int) -> str:
     """Which cap a call would pass, and what stands against it."""
-    spent, reserved = usd_text(cap.spent_nano), usd_text(cap.reserved_nano)
-    limit, asked = usd_text(cap.limit_nano), usd_text(asked_nano)
+    spent, reserved = dollars(usd_text(cap.spent_nano)), dollars(usd_text(cap.reserved_nano))
+    limit, asked = f"${usd_text(cap.limit_nano)}", dollars(usd_text(asked_nano), most=True)
     if cap.window == "call":
         return (
-            f"This call may cost up to {asked} USD, and {cap.name} allows {limit}; nothing was "
-            "sent. Choose a cheaper depth or model, or raise the cap."
+            f"This call may cost up to {asked}, and {cap.name} allows {limit}; nothing was sent. "
+            "Choose a cheaper depth or model, or raise the cap."
         )
     return (
-        f"{cap.name} is {limit} USD: {spent} is spent and {reserved} reserved in this UTC "
+        f"{cap.name} is {limit}: {spent} is spent and {reserved} reserved in this UTC "
         f"{cap.window}, and this call may cost up to {asked}; nothing was sent. Wait for the next "
         f"{cap.window}, raise the cap, or choose a cheaper call."
     )
@@ -6299,8 +6359,6 @@ def paid_post(call: Call, plan: RequestPlan, project: str, *, fresh: bool = True
 
     Where the call's time runs out first, whoever watches the clock answers in its place.
     """
-    if call.rehearses:
-        raise Rehearsed(plan)
     key = "" if plan.send else call.key()
     note_new_project(call, project)
     confirm_cost(call, [plan])
@@ -6338,8 +6396,6 @@ def paid_posts(
     Returns their replies in order: with an `error` where one failed, `late` where one is kept as a
     job; those that were not sent in time are missing at the end. None of them ends the others.
     """
-    if call.rehearses:
-        raise Rehearsed(plans[0])
     key, ends_at = call.key(), min(call.deadline - _MARGIN_S, time.monotonic() + limit_s)
     note_new_project(call, project)
     confirm_cost(call, plans)
@@ -6374,7 +6430,9 @@ def paid_posts(
 
 
 class Rehearsed(BaseException):
-    """The end of a rehearsal; holds the request that would have been paid for."""
+    """The end of a rehearsal; holds the first request that would have been paid for, and the most
+    that all of them may cost.
+    """
 
 
 class Outcome(NamedTuple):
@@ -6811,27 +6869,27 @@ def catalog_of(
 def priced(call: Call, plan: RequestPlan, project: str) -> RequestPlan:
     """A run by model with the most it may cost, where anybody wants to know.
 
-    Prices come from the live list; a model that is not in it counts as the dearest known. Enough
-    calls like it tell more than a price list does, but never less than this very input costs.
+    Prices come from the live list, in a rehearsal or where it cannot be had from the documented
+    one; a model in neither counts as the dearest. Enough calls like it tell more than a price list
+    does, but never less than this very input costs.
     """
     if plan.api != "agent" or plan.model is None or plan.estimate_nano is not None:
         return plan
     wanted, known = bool(call.settings.caps) or call.settings.confirm_nano is not None, list[int]()
     with contextlib.suppress(ToolError), call.store.reading() as db:
-        wanted = wanted or bool(project_caps(db, project))
+        wanted = wanted or call.rehearses or bool(project_caps(db, project))
         known = cost_history(db, call.declared.name, None, plan.model) if wanted else []
     if not wanted:
         return plan
     catalog, models = typing.cast("Runtime", call.runtime).models, list[Model]()
-    if time.monotonic() - catalog.failed_at > CATALOG_PAUSE_S or catalog.known:
+    fails = time.monotonic() - catalog.failed_at <= CATALOG_PAUSE_S and not catalog.known
+    if not (call.rehearses or fails):
         with contextlib.suppress(ToolError):
             models = catalog_of(call, refresh=False, limit_s=CATALOG_LIMIT_S)[0]
     price = next((m.pricing for m in models if m.id == plan.model), None)
-    if not models and plan.model == call.settings.model:
-        return plan  # the documented estimate is made for it
     most = model_estimate(price, plan.body, plan.earlier)
     if len(known) >= ENOUGH_HISTORY and "max_output_tokens" not in plan.body:
-        alone = {"input": plan.body["input"], "max_output_tokens": 1}
+        alone = {**plan.body, "max_output_tokens": 1, "max_steps": 0}
         dearest = max(*known, model_estimate(price, alone, plan.earlier))
         most = int(dearest * HISTORY_MARGIN)
     return plan._replace(estimate_nano=most)
@@ -7594,9 +7652,8 @@ def planned(
     routing = routing_of(call.settings, args)
     plans = [plan_of(routing)]  # which refuses bad arguments
     is_open = routing.mode == "dynamic" and routing.selected_by == "default"
-    if not is_open or call.rehearses:
-        plan = plans[0] if call.rehearses else priced(call, plans[0], args.project)
-        return routing, plan
+    if not is_open:
+        return routing, priced(call, plans[0], args.project)
     models = [model for _, model in call.settings.tiers if model]
     plans = [plan_of(routing._replace(model=model)) for model in models] or plans
     tool_name = call.declared.name
@@ -9416,8 +9473,6 @@ def _send_batches(
     owner = f"{call.runtime.owner}-{time.monotonic_ns()}"
     batches = list(batches_of(plan.taken))
     plans = [_batch_plan(batch, combination, owner) for batch in batches]
-    if plans and call.rehearses:
-        raise Rehearsed(plans[0])
     if plans:
         call.key()  # where there is none, nothing is asked or marked
         confirm_cost(call, plans)
@@ -12782,17 +12837,6 @@ def spoken(sentence: str) -> str:
     return "".join([*pieces, sentence[at:]])
 
 
-def dollars(usd: str | None) -> str:
-    """An amount for people: two places, or two figures where it is less than a dollar."""
-    from decimal import Decimal
-
-    if usd is None:
-        return "cost unknown"
-    amount = Decimal(usd)
-    places = max(2, 1 - amount.adjusted()) if 0 < amount < 1 else 2
-    return re.sub(r"(\.\d\d\d*?)0+\Z", r"\1", f"${amount:.{places}f}")
-
-
 def ago(text: str) -> str:
     """A time of UTC as people say it."""
     seconds = int(age_s(text))
@@ -13857,16 +13901,12 @@ def run_order(order: ParsedCommand, runtime: Runtime, screen: Screen) -> int:
         status = _reported(order, ended, screen)
         return 128 + ended.signal if ended.signal else status
     except Rehearsed as rehearsed:
-        plan: RequestPlan = rehearsed.args[0]
+        plan: RequestPlan
+        plan, most = rehearsed.args
         streams = plan.stream and (_streams(order, screen) or screen.watched)
         screen.data(json_text({**plan.body, **({"stream": True} if streams else {})}) + "\n")
-        # By what is written in this file alone: neither the ledger nor the live list is asked.
-        is_named = plan.preset is None and plan.model not in {None, Settings().model}
-        most = plan.estimate_nano
-        if most is None:
-            most = model_estimate(None, plan.body) if is_named else estimated(None, "", plan)
         screen.note(f"Not sent: POST {runtime.settings.base_url}{plan.path}")
-        screen.note(f"It may cost up to {dollars(usd_text(most))}, by documented prices.")
+        screen.note(f"It may cost up to {dollars(usd_text(most), most=True)}.")
         return 0
 
 

@@ -47,7 +47,7 @@ class Caps(unittest.TestCase):
             self.assertEqual(len(owner.fake.calls("POST", "/v1/agent")), 1)
             self.assertEqual(len(owner.events()), 1)
         self.assertIn("[budget_exceeded]", text)
-        for part in ("PERPLEXITY_BUDGET_DAILY_USD", "0.05", "0.04", "0.037"):
+        for part in ("PERPLEXITY_BUDGET_DAILY_USD", "$0.05", "$0.04", "$0.038"):
             self.assertIn(part, text)
 
     def test_a_call_that_may_cost_more_than_the_call_cap_is_refused(self) -> None:
@@ -469,7 +469,7 @@ class Confirming(unittest.TestCase):
                 outcome = pro.run_tool(call, {"query": f"q {answer}"})
                 self.assertEqual(outcome.kind, None if answer else "confirmation_required")
                 self.assertEqual(len(asked), 1)
-                self.assertIn("0.001 USD", asked[0])
+                self.assertIn("up to $0.001.", asked[0])
 
     def test_where_the_user_can_be_asked_an_argument_does_not_answer_for_them(self) -> None:
         with desk(PERPLEXITY_CONFIRM_USD="0") as owner:

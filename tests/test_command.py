@@ -637,8 +637,45 @@ class DryRun(unittest.TestCase):
                 self.assertRegex(
                     dry.err,
                     rf"\ANot sent: POST {here.fake.url}{sent.path}\n"
-                    r"It may cost up to \$\d+\.\d+, by documented prices\.\n\Z",
+                    r"It may cost up to \$\d+\.\d+\.\n\Z",
                 )
+
+    def test_its_estimate_is_the_one_that_caps_and_the_question_hold(self) -> None:
+        shown = r"ay cost up to (\$\d+\.\d+)\b"
+        lines = (*self.LINES, "ask hi -m openai/gpt-6-luna", "ask hi --depth medium",
+                 "chat send hi -m anthropic/claude-opus-5-5", "ask hi -m new/model")  # fmt: skip
+        tiers = {"LIGHT": "openai/gpt-6-luna", "STANDARD": "perplexity/sonar",
+                 "COMPLEX": "openai/gpt-6-sol"}  # fmt: skip
+        dynamic = {f"PERPLEXITY_TIER_{tier}": model for tier, model in tiers.items()}
+        dynamic["PERPLEXITY_ROUTING"] = "dynamic"
+        cases: list[Json] = [*((line, {}) for line in lines), ("ask hi", dynamic)]
+        for line, more in cases:
+            for earlier in (0, 10) if line == "ask hi --depth medium" else (0,):
+                with self.subTest(line=line, earlier=earlier), console() as here:
+                    for number in range(earlier):
+                        here.line(f"ask {number} --depth medium")
+                    said = here.line(f"{line} --dry-run", **more)
+                    dry = re.findall(shown, said.err)
+                    self.assertEqual(len(dry), 1, said.err)
+                    for name in ("PERPLEXITY_BUDGET_CALL_USD", "PERPLEXITY_CONFIRM_USD"):
+                        refused = here.line(line, **more, **{name: "0"})
+                        self.assertEqual(re.findall(shown, refused.err), dry, refused.err)
+                    enough = {"PERPLEXITY_BUDGET_CALL_USD": dry[0][1:], **more}
+                    if "new/model" not in line:
+                        self.assertEqual(here.line(line, **enough).status, 0)
+
+    def test_amounts_are_said_in_one_form(self) -> None:
+        with console() as here:
+            caps = {"PERPLEXITY_BUDGET_DAILY_USD": "0.03", "PERPLEXITY_BUDGET_CALL_USD": "0.0379"}
+            said = here.line("ask hi", **caps)
+            self.assertIn(
+                "PERPLEXITY_BUDGET_DAILY_USD is $0.03: $0.00 is spent and $0.00", said.err
+            )
+            del caps["PERPLEXITY_BUDGET_DAILY_USD"]
+            said = here.line("ask hi", **caps)
+            self.assertIn(
+                "cost up to $0.038, and PERPLEXITY_BUDGET_CALL_USD allows $0.0379", said.err
+            )
 
     def test_a_chat_is_continued_as_it_would_be_and_stays_as_it_is(self) -> None:
         with console() as here:
