@@ -9031,14 +9031,12 @@ def _pictures(settings: Settings, given: Sequence[str], room: int) -> tuple[int,
     return tiles, urls
 
 
-def billed_reply(
-    read: Callable[[], Any], usage: Usage, model: str | None = None, request_id: str | None = None
-) -> ParsedReply:
+def billed_reply(read: Callable[[], Any], usage: Usage, model: str | None = None) -> ParsedReply:
     """What a reply holds; one that cannot be used was billed all the same, so its cost is told."""
     try:
-        return ParsedReply(read(), usage, model, request_id)
+        return ParsedReply(read(), usage, model)
     except ToolError as error:
-        return ParsedReply(None, usage, model, request_id, error)
+        return ParsedReply(None, usage, model, error=error)
 
 
 def _decide_plans(settings: Settings, args: DecideArgs) -> tuple[list[RequestPlan], int]:
@@ -9311,7 +9309,6 @@ def _embed_plan(texts: list[str], names: Sequence[str], combination: Combination
 
     It becomes no job when nobody waits any more: vectors are nothing to read.
     """
-
     model, size, encoding = combination
     body = {"model": model, "input": texts, "encoding_format": f"base64_{encoding}"}
 
@@ -9365,19 +9362,14 @@ def _spent(replies: Sequence[ParsedReply]) -> dict[str, Json]:
 # ---- embed: the four actions; each returns the keys of the result that it fills
 
 
-class IndexPlan(NamedTuple):
-    """What an index call has to do."""
+def _index_plan(
+    call: Call, args: EmbedArgs, combination: Combination
+) -> tuple[list[Chunk], int, int]:
+    """What whole texts lack, until that is as many chunks as asked for; the number of all chunks
+    without a current vector; and that of the texts whose vectors are all there.
 
-    taken: list[Chunk]  # those it embeds: all that whole texts lack, until they are enough
-    pending: int  # chunks without a current vector, the taken ones included
-    current: int  # texts whose vectors are all there
-    too_long: list[str]  # texts of which a part is left out, by name
-
-
-def _index_plan(call: Call, args: EmbedArgs, combination: Combination) -> IndexPlan:
-    """What there is to embed, refused where the project would hold too many chunks.
-
-    Of texts that have become shorter, the last chunks go.
+    Refused where the project would hold too many chunks. Of texts that have become shorter, the
+    last chunks go.
     """
     source = args.source or ""
     with call.store.reading() as db:
@@ -9417,7 +9409,10 @@ def _index_plan(call: Call, args: EmbedArgs, combination: Combination) -> IndexP
     if tails:
         with call.store.writing() as db:
             drop_tails(db, number, combination, tails)
-    return IndexPlan(taken, pending, current, too_long)
+    if too_long:
+        most, listed = f"the first {MAX_CHUNKS_PER_TEXT} chunks", one_line(", ".join(too_long), 300)
+        call.warn(f"Only {most} of these are indexed, since they are longer: {listed}.")
+    return taken, pending, current
 
 
 def _index_vectors(call: Call, args: EmbedArgs, combination: Combination) -> dict[str, Json]:
@@ -9431,8 +9426,9 @@ def _index_vectors(call: Call, args: EmbedArgs, combination: Combination) -> dic
     replies: list[ParsedReply] = []
     before = 0  # texts that were completed before the plan was made anew
     while True:
-        plan, started = _index_plan(call, args, combination), len(replies)
-        others = _send_batches(call, plan, combination, args.project, replies)
+        taken, pending, current = _index_plan(call, args, combination)
+        started = len(replies)
+        others = _send_batches(call, args, combination, taken, replies)
         ended = [pair for reply in replies for pair in reply.stored or ()]
         if not others:
             break
@@ -9444,34 +9440,30 @@ def _index_vectors(call: Call, args: EmbedArgs, combination: Combination) -> dic
             break
         before = len({chunk.ref for chunk, there in ended if there})
         call.pause(0.2)
-    if plan.too_long:
-        listed = one_line(", ".join(plan.too_long), 300)
-        most = f"the first {MAX_CHUNKS_PER_TEXT} chunks"
-        call.warn(f"Only {most} of these are indexed, since they are longer: {listed}.")
     kept, gone = ({chunk.ref for chunk, there in ended if there is way} for way in (True, False))
     return {
         "embedded_chunks": sum(there for _, there in ended),
         "embedded_items": len(kept),
-        "skipped_items": plan.current - before + len(gone),
-        "remaining": plan.pending - sum(len(reply.stored or ()) for reply in replies[started:]),
+        "skipped_items": current - before + len(gone),
+        "remaining": pending - sum(len(reply.stored or ()) for reply in replies[started:]),
         **_spent(replies),
     }
 
 
 def _send_batches(
     call: Call,
-    plan: IndexPlan,
+    args: EmbedArgs,
     combination: Combination,
-    project: str,
+    chunks: list[Chunk],
     replies: list[ParsedReply],
 ) -> bool:
     """Embed batch by batch, as long as there is time; every batch is stored before the next.
 
     The replies are added to those there are. Returns whether other calls have seen to some chunks.
     """
-    others, slowest_s, first = False, _BATCH_MARGIN_S, len(replies)
+    others, slowest_s, done = False, _BATCH_MARGIN_S, 0
     owner = f"{call.runtime.owner}-{time.monotonic_ns()}"
-    batches = list(batches_of(plan.taken))
+    batches = list(batches_of(chunks))
     plans = [_batch_plan(batch, combination, owner) for batch in batches]
     if plans:
         call.key()  # where there is none, nothing is asked or marked
@@ -9482,11 +9474,11 @@ def _send_batches(
             call.warn("The call's time is used up; call again to index what remains.")
             break
         with call.store.writing() as db:
-            own = claim_chunks(db, project, combination, batch, owner)
+            own = claim_chunks(db, args.project, combination, batch, owner)
         others = others or len(own) < len(batch)
         if not own:
             continue
-        sent = paid_posts(call, [_batch_plan(own, combination, owner)], project, 1)
+        sent = paid_posts(call, [_batch_plan(own, combination, owner)], args.project, 1)
         error = next((reply.error for reply in sent), None)
         if error or not sent:
             with contextlib.suppress(ToolError), call.store.writing() as db:
@@ -9506,8 +9498,8 @@ def _send_batches(
             )
             return False
         slowest_s = max(slowest_s, time.monotonic() - began)
-        done = sum(len(reply.stored) for reply in replies[first:])
-        call.report(f"Embedded {done} of {plan.pending} chunks")
+        done += len(sent[0].stored)
+        call.report(f"Embedded {done} of {len(chunks)} chunks")
     return others
 
 
@@ -9520,13 +9512,10 @@ def _search_vectors(call: Call, args: EmbedArgs, combination: Combination) -> di
     if not state[0]:
         where = f"project {args.project!r}{f', source {args.source}' if args.source else ''}"
         stored = one_line("; ".join(map(_group_text, groups)), 2000)
-        told = f"Nothing is indexed in {where}, so no request was made: index first."
-        if stored:
-            told = (
-                f"Nothing is stored for {combination_text(combination)} in {where}, so no request"
-            )
-            told += f" was made. Stored are {stored}: search one of these, or index first."
-        call.warn(told)
+        what = f"Nothing is stored for {combination_text(combination)}"
+        told = f"{what if stored else 'Nothing is indexed'} in {where}, so no request was made"
+        told += f". Stored are {stored}: search one of these, or" if stored else ":"
+        call.warn(f"{told} index first.")
         return {"candidates": 0, "hits": [], **_spent([])}
     vectors = typing.cast("Runtime", call.runtime).vectors
     wanted = VectorSet(number, combination, args.source)
@@ -9604,14 +9593,12 @@ def do_embed(call: Call, args: EmbedArgs) -> EmbedResult:
         found = action(call, args, combination)
     found.setdefault("latency_ms", round((time.monotonic() - began) * 1000))
     result = EmbedResult(args.action, args.project, warnings=list(call.warnings), **found)
-    cut_parts = {
-        "search": ("hits", "narrow the search with min_score."),
-        "status": ("groups", "too many for one result."),
-    }
-    part, advice = cut_parts.get(args.action, ("", ""))
-    return (
-        fitted(result, part, call.settings.max_result_chars, lambda _: advice) if part else result
-    )
+    limit = call.settings.max_result_chars
+    if args.action == "search":
+        return fitted(result, "hits", limit, lambda _: "narrow the search with min_score.")
+    if args.action == "status":
+        return fitted(result, "groups", limit, lambda _: "too many for one result.")
+    return result
 
 
 # ---- models
