@@ -9039,6 +9039,24 @@ def billed_reply(read: Callable[[], Any], usage: Usage, model: str | None = None
         return ParsedReply(None, usage, model, error=error)
 
 
+def decision_plan(
+    model: str, state: Json, questions: dict[str, dict[str, Json]], **given: Any
+) -> RequestPlan:
+    """The request that puts some questions; its value is what `read_decisions` returns."""
+    asked = {name: sent(question) for name, question in questions.items()}
+    body = {"model": model, "state": state, "questions": asked}
+
+    def read(reply: Reply) -> ParsedReply:
+        answered = one_line(text_in(reply.body, "model") or model, MAX_MODEL_CHARS)
+        # No request id: a ledger row with an id that was seen before would count as a repetition.
+        usage = decisions_usage(reply.body, answered)
+        return billed_reply(lambda: read_decisions(reply.body, questions), usage, answered)
+
+    return RequestPlan(
+        api="decisions", path=DECISIONS_PATH, body=body, read=read, model=model, **given
+    )
+
+
 def _decide_plans(settings: Settings, args: DecideArgs) -> tuple[list[RequestPlan], int]:
     """The requests of a call, and the size of its pictures; what can be refused is refused here."""
     model, asked = args.model or settings.decider, list(args.questions.items())
@@ -9048,12 +9066,6 @@ def _decide_plans(settings: Settings, args: DecideArgs) -> tuple[list[RequestPla
     text = args.state if isinstance(args.state, str) else json_text(args.state)
     state_tokens, price = token_estimate(text), DECIDER_PRICES.get(model)
     given_s, is_set = (args.timeout_ms or 0) / 1000, "PERPLEXITY_READ_TIMEOUT" in settings.explicit
-
-    def read(part: dict[str, Json], reply: Reply) -> ParsedReply:
-        answered = one_line(text_in(reply.body, "model") or model, MAX_MODEL_CHARS)
-        # No request id: a ledger row with an id that was seen before would count as a repetition.
-        usage = decisions_usage(reply.body, answered)
-        return billed_reply(lambda: read_decisions(reply.body, part), usage, answered)
 
     def keep(reply: ParsedReply) -> StoredAnswer:
         answers, wrong = reply.value
@@ -9069,23 +9081,16 @@ def _decide_plans(settings: Settings, args: DecideArgs) -> tuple[list[RequestPla
         limit_s = DECIDE_BASE_TIMEOUT_S + DECIDE_TIMEOUT_PER_QUESTION_S * len(part)
         limit_s += DECIDE_TIMEOUT_PER_TOKEN_S * tokens + (size_bytes + media_bytes) / 1_000_000
         most = min(2 * tokens, MAX_STATE_TOKENS)  # the estimate is never that far off
-        plans.append(
-            RequestPlan(
-                api="decisions",
-                path=DECISIONS_PATH,
-                body={
-                    "model": model,
-                    "state": state,
-                    "questions": {name: sent(question) for name, question in part.items()},
-                },
-                title=one_line(", ".join(part), 300),
-                read=functools.partial(read, part),
-                keep=keep,
-                model=model,
-                read_timeout_s=given_s or (None if is_set else limit_s),
-                estimate_nano=None if price is None else most * price,
-            )
+        plan = decision_plan(
+            model,
+            state,
+            part,
+            title=one_line(", ".join(part), 300),
+            keep=keep,
+            read_timeout_s=given_s or (None if is_set else limit_s),
+            estimate_nano=None if price is None else most * price,
         )
+        plans.append(plan)
     return plans, media_bytes
 
 
