@@ -6244,13 +6244,9 @@ class PaidRequest:
 
 def job_of(job: JobRow, kept: StoredAnswer, usage: Usage, model: str | None) -> JobRow:
     """A job with what a reply says of it: finished, or still running."""
-    job = job._replace(
-        status=kept.status,
-        model=model or job.model,
-        sources_json=json_text([s._asdict() for s in kept.sources], ascii_only=True)
-        if kept.sources
-        else None,
-    )
+    sources = [source._asdict() for source in kept.sources]
+    listed = json_text(sources, ascii_only=True) if sources else None
+    job = job._replace(status=kept.status, model=model or job.model, sources_json=listed)
     if kept.status not in TERMINAL_STATUSES:
         return job
     return job._replace(
@@ -6273,13 +6269,11 @@ def job_of(job: JobRow, kept: StoredAnswer, usage: Usage, model: str | None) -> 
 
 def caps_of(db: sqlite3.Connection, settings: Settings, project: str | None) -> list[Cap]:
     """The caps that hold for a project, or all there are: the environment's and the projects'."""
-    variables = {
-        "day": "PERPLEXITY_BUDGET_DAILY_USD",
-        "month": "PERPLEXITY_BUDGET_MONTHLY_USD",
-        "call": "PERPLEXITY_BUDGET_CALL_USD",
-    }
-    general = [Cap("", window, nano, variables[window]) for window, nano in settings.caps]
-    return general + project_caps(db, project)
+    words = {"day": "DAILY", "month": "MONTHLY", "call": "CALL"}
+    return [
+        *(Cap("", w, nano, f"PERPLEXITY_BUDGET_{words[w]}_USD") for w, nano in settings.caps),
+        *project_caps(db, project),
+    ]
 
 
 def estimated(db: sqlite3.Connection | None, tool_name: str, plan: RequestPlan) -> int:
@@ -6329,15 +6323,13 @@ def refusal_text(cap: Cap, asked_nano: int) -> str:
     spent, reserved = dollars(usd_text(cap.spent_nano)), dollars(usd_text(cap.reserved_nano))
     limit, asked = f"${usd_text(cap.limit_nano)}", dollars(usd_text(asked_nano), most=True)
     if cap.window == "call":
-        return (
-            f"This call may cost up to {asked}, and {cap.name} allows {limit}; nothing was sent. "
-            "Choose a cheaper depth or model, or raise the cap."
-        )
-    return (
-        f"{cap.name} is {limit}: {spent} is spent and {reserved} reserved in this UTC "
-        f"{cap.window}, and this call may cost up to {asked}; nothing was sent. Wait for the next "
-        f"{cap.window}, raise the cap, or choose a cheaper call."
-    )
+        what, todo = f"{cap.name} allows {limit} a call", "Choose a cheaper depth or model"
+        todo += ", or raise the cap."
+    else:
+        held = f"{spent} is spent and {reserved} reserved in this UTC {cap.window}"
+        what = f"{cap.name} is {limit}: {held}"
+        todo = f"Wait for the next {cap.window}, raise the cap, or choose a cheaper call."
+    return f"{what}, and this call may cost up to {asked}; nothing was sent. {todo}"
 
 
 # ---- Sending
@@ -6354,14 +6346,26 @@ def note_new_project(call: Call, name: str) -> None:
             call.warn(f"Filed under {name} (new project){hint}")
 
 
+class Rehearsed(BaseException):
+    """The end of a rehearsal; holds the first request that would have been paid for, and the most
+    that all of them may cost.
+    """
+
+
+def _key_to_spend(call: Call, plans: Sequence[RequestPlan], project: str) -> str:
+    """The key, once nothing stands in the way of sending what costs money."""
+    key = "" if plans[0].send else call.key()
+    note_new_project(call, project)
+    confirm_cost(call, plans)
+    return key
+
+
 def paid_post(call: Call, plan: RequestPlan, project: str, *, fresh: bool = True) -> ParsedReply:
     """Send a paid request and wait for its reply; unless fresh, that of an identical one.
 
     Where the call's time runs out first, whoever watches the clock answers in its place.
     """
-    key = "" if plan.send else call.key()
-    note_new_project(call, project)
-    confirm_cost(call, [plan])
+    key = _key_to_spend(call, [plan], project)
     own = PaidRequest(call, plan, project)
     request = call.runtime.join(own, call, fresh=fresh)
     call.waits_for = request
@@ -6396,9 +6400,8 @@ def paid_posts(
     Returns their replies in order: with an `error` where one failed, `late` where one is kept as a
     job; those that were not sent in time are missing at the end. None of them ends the others.
     """
-    key, ends_at = call.key(), min(call.deadline - _MARGIN_S, time.monotonic() + limit_s)
-    note_new_project(call, project)
-    confirm_cost(call, plans)
+    ends_at = min(call.deadline - _MARGIN_S, time.monotonic() + limit_s)
+    key = _key_to_spend(call, plans, project)
     waiting, requests, changed = iter(plans), list[PaidRequest](), threading.Event()
 
     def work_off() -> None:
@@ -6420,19 +6423,12 @@ def paid_posts(
         if len(plans) > 1:
             call.report(f"{over} of {len(plans)} requests are answered")
         call.pause(0)
-        changed.wait(
-            min(max(0.0, ends_at - time.monotonic()), 1.0)
-        )  # a part may end without an answer
+        left_s = ends_at - time.monotonic()
+        changed.wait(min(max(0.0, left_s), 1.0))  # a part may end without an answer
         changed.clear()  # before the next count: who is over after it sets the event again
     call.pause(0)
     with call.runtime.lock:
         return [request.outcome_of_part(call) for request in requests]
-
-
-class Rehearsed(BaseException):
-    """The end of a rehearsal; holds the first request that would have been paid for, and the most
-    that all of them may cost.
-    """
 
 
 class Outcome(NamedTuple):
@@ -6457,13 +6453,11 @@ def handed_off(call: Call) -> Outcome | None:
             return None
         sent = request.promised = request.sent
         call.cancel()
-    waited = f"No answer yet after {call.settings.wait_s:.0f} s"
-    if not sent:
-        text = f"{waited}: the request was not sent by then, and will not be. Try again later."
-        return failure(call.declared, ToolError("network_timeout", text))
-    if request.job_id is None:
-        text = f"{waited}. What was sent is paid for once and recorded; try again later."
-        return failure(call.declared, ToolError("network_timeout", text, sent=True))
+    if not sent or request.job_id is None:
+        what = "the request was not sent by then, and will not be" * (not sent)
+        what = what or "what was sent is paid for once and recorded"
+        text = f"No answer yet after {call.settings.wait_s:.0f} s: {what}. Try again later."
+        return failure(call.declared, ToolError("network_timeout", text, sent=sent))
     warning = late_text(call, request.job_id, request.project)
     shown: dict[str, Json] = {"status": "in_progress", "job_id": request.job_id}
     if request.plan.send:
@@ -6485,13 +6479,10 @@ def failure(declared: Tool, error: ToolError) -> Outcome:
     """A failed call in all the forms in which a client may look for the category."""
     todo = error.todo
     if error.kind == "invalid_request" and not todo and declared.name in TOOLS:
-        todo = (
-            f'Call perplexity_help with action "tool" and name "{declared.name}" for its arguments '
-            "and examples."
-        )
+        where = f'action "tool" and name "{declared.name}"'
+        todo = f"Call perplexity_help with {where} for its arguments and examples."
     message = f"{error.message} {todo}".strip()
-    structured: dict[str, Json] = {"category": error.kind, "message": message}
-    text = f"[{error.kind}] {message}"
+    text, structured = f"[{error.kind}] {message}", {"category": error.kind, "message": message}
     return Outcome(structured, text, error.kind, "", error.message, error.request_id)
 
 
@@ -6499,13 +6490,11 @@ def run_tool(call: Call, raw: Mapping[str, Json]) -> Outcome:
     """Run a tool on raw arguments; whatever happens is an Outcome, except Cancelled."""
     declared = call.declared
     try:
-        key = find_key(call.settings).key
-        given_arguments = scrubbed(dict(raw), key, str)
-        args = read_arguments(declared, given_arguments, call.longest_wait_s, call.warn)
+        given = scrubbed(dict(raw), find_key(call.settings).key, str)
+        args = read_arguments(declared, given, call.longest_wait_s, call.warn)
         call.agreed = str(raw.get("confirm")).strip().lower() == "true"
         result = declared.handler(call, args)
-        structured = jsonable(result)
-        return Outcome(structured, result.text())
+        return Outcome(jsonable(result), result.text())
     except ToolError as error:
         facts = f"HTTP {error.status or 'no'} status, request {error.request_id or 'unknown'}"
         note(call.settings, "INFO", f"{declared.name} failed: {error.kind}, {facts}")
