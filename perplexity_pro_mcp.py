@@ -1126,7 +1126,12 @@ _OWN_ROWS: tuple[tuple[Any, ...], ...] = (  # each name begins with PERPLEXITY_
     ("CONFIRM_USD", "confirm_nano", _usd, "Ask the user before a call that may cost more"),
     ("PROJECT", "project", str, "Project of the calls that the llm model makes"),
     ("TOOLS", "tools", str, "Tools to offer: names or core, -name to leave out"),
-    ("WAIT_SECONDS", "wait_s", _range(0.1, MAX_WAIT_S), "Longest wait of one call, then a job"),
+    (
+        "WAIT_SECONDS",
+        "wait_s",
+        _range(0.1, MAX_WAIT_S),
+        "Server: longest wait of one call, then a job",
+    ),
     ("AGENT_WAIT_SECONDS", "", None, "The same, as other programs call it"),
     ("OBSERVE", "observe", _word(*_SWITCH), "off: do not settle running jobs in the background"),
     ("MAX_RESULT_CHARS", "max_result_chars", _range(4000, 10**6, whole=True), "Longest result"),
@@ -1154,7 +1159,7 @@ VARIABLES = (
     *(Variable(f"PERPLEXITY_{row[0]}", *row[1:]) for row in _OWN_ROWS),
     Variable("HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY", "", None, "Proxies, in either case"),
     Variable(", ".join(_CERTIFICATES), "", None, "Certificates to trust", "the system's"),
-    Variable("NO_COLOR, TERM", "", None, "Command line without colour: set, or TERM=dumb"),
+    Variable("NO_COLOR, TERM", "", None, "Plain text, also in a terminal: set, or TERM=dumb"),
     Variable(", ".join(_LINKING), "", None, "Any: titles of sources are links", "the terminal's"),
     Variable("HOME, USERPROFILE", "", None, "Where data and files are", "the system's"),
     Variable(", ".join(FOLDER_VARIABLES), "", None, "Where clients' files are", "the clients' own"),
@@ -7531,7 +7536,11 @@ def known_project(db: sqlite3.Connection, name: str) -> int:
     number = project_id(db, name)
     if number is None and name != DEFAULT_PROJECT:
         near = nearest(name, [str(row["name"]) for row in list_projects(db)])
-        hint = f"did you mean {near!r}?" if near else "perplexity_projects list shows them."
+        hint = (
+            f"did you mean {near!r}?"
+            if near
+            else "a call that names it makes it; perplexity_projects list shows them."
+        )
         raise ToolError("not_found", f"There is no project {name!r}; {hint}")
     return number or 0
 
@@ -13854,8 +13863,8 @@ class Command(NamedTuple):
 def run_words(declared: Tool, words: Sequence[str], scene: Context) -> int:
     """Run a tool's command."""
     settings, screen = scene
-    stdin = Stdin()
-    if declared.word == "chat" and not (set(words) - {"-c", "--newest"}) and not stdin.is_fed():
+    stdin, is_chat = Stdin(), declared.word == "chat"
+    if is_chat and not stdin.is_fed() and _opens_a_prompt(declared, words):
         return _converse(words, scene)
     order = read_words(declared, words, stdin)
     settings, order = _for_a_shell(settings, order)
@@ -13875,11 +13884,15 @@ def run_words(declared: Tool, words: Sequence[str], scene: Context) -> int:
 def run_order(order: ParsedCommand, runtime: Runtime, screen: Screen) -> int:
     """Run what a command line asks for; returns the exit status."""
     try:
-        _find_newest(order, runtime, screen)
+        if "newest" in order.options:
+            project = order.arguments.get("project", DEFAULT_PROJECT)
+            order.arguments["chat_id"] = _newest_chat(project, runtime, screen)["id"]
         if "html" in order.options:
             return _save_charts(order, runtime, screen)
         ended = _awaited(order, runtime, screen)
         status = _reported(order, ended, screen)
+        if ended.call.rehearses and not ended.outcome.kind:
+            screen.note("Nothing would be sent.")
         return 128 + ended.signal if ended.signal else status
     except Rehearsed as rehearsed:
         plan: RequestPlan
@@ -13891,37 +13904,36 @@ def run_order(order: ParsedCommand, runtime: Runtime, screen: Screen) -> int:
         return 0
 
 
-def _find_newest(order: ParsedCommand, runtime: Runtime, screen: Screen) -> None:
-    """Name the newest chat in an order that goes on with it."""
-    if "newest" not in order.options:
-        return
-    where = {name: value for name, value in order.arguments.items() if name == "project"}
-    listing = order._replace(arguments={**where, "action": "list", "limit": 1}, options={})
-    chats = _ended(listing, runtime, screen).outcome.structured.get("chats")
-    if not chats:
-        raise UsageError("there is no chat yet to go on with")
-    order.arguments["chat_id"] = chats[0]["id"]
+def _newest_chat(project: str, runtime: Runtime, screen: Screen) -> dict[str, Json]:
+    """The newest chat of a project; UsageError where it has none."""
+    arguments = {"action": "list", "limit": 1, "project": project}
+    listing = ParsedCommand(TOOLS[f"{PREFIX}chat"], arguments, {}, {})
+    for chat in _ended(listing, runtime, screen).outcome.structured.get("chats") or ():
+        return dict(chat)
+    raise UsageError("there is no chat yet to go on with")
 
 
 def _for_a_shell(settings: Settings, order: ParsedCommand) -> tuple[Settings, ParsedCommand]:
     """What a person means who types it: nothing is cut, and files are named by where they are."""
     from pathlib import Path
 
-    settings, arguments = settings._replace(max_result_chars=1 << 40), order.arguments
-    word, action, options = order.declared.word, arguments.get("action"), order.options
+    arguments, options = order.arguments, order.options
+    word, action = order.declared.word, arguments.get("action")
+    settings = settings if word == "help" else settings._replace(max_result_chars=1 << 40)
     if "dry_run" in options and action not in {None, "send", "search", "index"}:
         raise UsageError(f"--dry-run shows what is sent, and {action} sends nothing that costs")
     if "newest" in options and (action != "send" or "chat_id" in arguments):
         raise UsageError(f"{order.typed['newest']} goes with a message for the newest chat")
+    if (word, action) == ("embed", "index") and arguments.keys().isdisjoint({"source", "items"}):
+        raise UsageError("name the files to index, or - for standard input")
     is_new = "newest" not in options and "chat_id" not in arguments
     if (word, action) == ("chat", "send") and is_new and arguments.get("message", "").strip():
         line = arguments["message"].strip().splitlines()[0]
         arguments.setdefault("title", one_line(line, MAX_TITLE_CHARS))
     if arguments.get("images"):  # whoever types a name may read the file
+        is_address = re.compile(r"\s*data:|[a-z]+://", re.IGNORECASE)
         arguments["images"] = [
-            name
-            if re.match(r"\s*data:|[a-z]+://", name, re.IGNORECASE)
-            else str(Path(name).resolve())
+            name if is_address.match(name) else str(Path(name).resolve())
             for name in arguments["images"]
         ]
         settings = settings._replace(files_dir=Path.cwd().anchor)
@@ -13941,35 +13953,53 @@ def _save_charts(order: ParsedCommand, runtime: Runtime, screen: Screen) -> int:
     return 0
 
 
+# ---- A conversation at a prompt
+
+_SLASHES = ("/model", "/new", "/save")
+_SLASH_HELP = "/model ID, /new, /save FILE; Ctrl-D ends."
+
+
+def _opens_a_prompt(declared: Tool, words: Sequence[str]) -> bool:
+    """Whether there is no message yet, and nothing asked for but how to talk."""
+    places, typed = _sorted_out(_fields_of(declared.word), words)
+    others = {"message", "args_json", "dry_run", "output", "json", "chat_id", "limit", "offset"}
+    return not places and typed.keys().isdisjoint(others)
+
+
 def _converse(words: Sequence[str], scene: Context) -> int:
     """A prompt for a conversation, until the end of the input: a message a line, or a word with a
     slash before it.
     """
     settings, screen = scene
     with contextlib.suppress(ImportError):
-        import readline  # noqa: F401 - gives the prompt its history and keys
-    known = "/model ID, /new, /save FILE; Ctrl-D ends."
-    screen.note(f"A message a line. {known}")
+        import readline
+
+        readline.parse_and_bind("set enable-bracketed-paste on")  # what is pasted is one message
+    screen.note(f"A message a line. {_SLASH_HELP}")
     _heed_signals()
-    where, model, pages = ["-c"] if words else [], list[str](), list[str]()
+    declared, flags = TOOLS[f"{PREFIX}chat"], [w for w in words if w not in {"-c", "--newest"}]
+    where, pages = list[str](), list[str]()
     with contextlib.closing(Runtime(settings)) as runtime:
+        if len(flags) < len(words):
+            given = read_words(declared, [*flags, "list"], Stdin()).arguments
+            chat = _newest_chat(given.get("project", DEFAULT_PROJECT), runtime, screen)
+            screen.note(f"Chat {chat['id']}: {one_line(chat['title'], MAX_TITLE_CHARS)}")
+            where = [f"--chat-id={chat['id']}"]
         while True:
             try:
-                line = input("> ").strip()
-                command, _, rest = line.partition(" ")
-                if command == "/new":
-                    where, pages = [], []
-                elif command == "/model":
-                    model = [f"--model={rest}"] if rest else []
-                elif command == "/save" and rest:
-                    _save(rest, "\n".join(pages), screen)
-                elif line.startswith("/"):
-                    screen.note(f"There are {known}")
+                line = _typed_text().strip()
+                if line.startswith("/"):
+                    _obey(line, (where, flags, pages), screen)
                 elif line:
-                    words = ["send", *where, *model, "--", line]
-                    result, page = _message_sent(words, runtime, screen)
-                    chat_id = result.get("chat_id")
-                    where, pages = [f"--chat-id={chat_id}"] if chat_id else where, [*pages, page]
+                    order = read_words(declared, ["send", *flags, *where, "--", line], Stdin())
+                    order = _for_a_shell(runtime.settings, order)[1]
+                    ended = _ended(order, runtime, screen)
+                    _reported(order, ended, screen)
+                    result = ended.outcome.structured
+                    where[:] = (
+                        [f"--chat-id={result['chat_id']}"] if result.get("chat_id") else where
+                    )
+                    pages += [report_page(order, result)] if result.get("answer") else []
             except EOFError:  # noqa: PERF203 - the loop waits for a person
                 screen.note("")
                 return 0
@@ -13979,17 +14009,37 @@ def _converse(words: Sequence[str], scene: Context) -> int:
                 screen.note("")
 
 
-def _message_sent(
-    words: Sequence[str], runtime: Runtime, screen: Screen
-) -> tuple[dict[str, Json], str]:
-    """Send a message of a conversation; its result, and its answer as a page."""
-    order = read_words(TOOLS[f"{PREFIX}chat"], words, Stdin())
-    order = _for_a_shell(runtime.settings, order)[1]
-    _find_newest(order, runtime, screen)
-    ended = _ended(order, runtime, screen)
-    _reported(order, ended, screen)
-    result = ended.outcome.structured
-    return result, report_page(order, result) if result.get("answer") else ""
+def _typed_text() -> str:
+    """A line, and those that came with it: what was pasted is not a message for each."""
+    import select
+
+    lines = [input("> ")]
+    with contextlib.suppress(OSError, ValueError, EOFError):  # elsewhere only sockets can be asked
+        while _is_terminal(sys.stdin) and select.select([sys.stdin], [], [], STREAM_TICK_S)[0]:
+            lines.append(input())
+    return "\n".join(lines)
+
+
+def _obey(line: str, talk: tuple[list[str], list[str], list[str]], screen: Screen) -> None:
+    """Do what a word with a slash says: to where messages go, how, or with what was answered."""
+    where, flags, pages = talk
+    command, _, rest = line.partition(" ")
+    if command == "/new":
+        where.clear()
+        pages.clear()
+        screen.note("A new chat begins with the next message.")
+    elif command == "/model":
+        flags[:] = [flag for flag in flags if not flag.startswith("--model=")]
+        flags += [f"--model={rest}"] if rest else []
+        screen.note(f"From the next message on: {one_line(rest, 80) or 'the usual model'}.")
+    elif command == "/save" and rest and pages:
+        _save(rest, "\n".join(pages), screen)
+    elif command == "/save" and rest:
+        screen.note("There is no answer to save yet.")
+    else:
+        near = nearest(command, _SLASHES)
+        hint = f"Did you mean {near}? " if near and near != command else ""
+        screen.note(f"{hint}There are {_SLASH_HELP}")
 
 
 # ---- Perplexity Computer
@@ -14159,9 +14209,8 @@ def _key_status(settings: Settings, screen: Screen) -> int:
         raise ToolError("authentication", f"{found.problem} {NO_KEY}")
     screen.data(f"From {found.place}, ending in {found.key[-4:]}.\n")
     with contextlib.closing(Runtime(settings._replace(observe=False))) as runtime:
-        checked = _check_api(runtime)
-    screen.note(checked.text if checked.ok else checked.repair)
-    return 0 if checked.ok else 6
+        screen.note(f"{settings.base_url} answered in {_answered_in(runtime)} ms")
+    return 0
 
 
 # ---- Setting up clients
@@ -14354,20 +14403,25 @@ def _check_data(runtime: Runtime) -> Iterator[Finding]:
             yield Finding("running jobs", False, "unknown", error.message)
 
 
-def _check_api(runtime: Runtime) -> Finding:
-    """The one request it makes, and a free one."""
+def _answered_in(runtime: Runtime) -> int:
+    """The milliseconds that a free request with the key took; ToolError where it is refused."""
     settings = runtime.settings
     limit_s = min(settings.connect_timeout_s, 3.0)
     hurried = settings._replace(connect_timeout_s=limit_s, max_attempts=1)
+    key = Call(runtime, TOOLS[f"{PREFIX}models"]).key()
+    end = time.monotonic() + 3.5
+    outgoing = Outgoing("GET", MODELS_PATH, read_timeout_s=3.0, deadline=end)
+    return request(hurried, key, outgoing, time.sleep).elapsed_ms
+
+
+def _check_api(runtime: Runtime) -> Finding:
+    """The one request it makes, and a free one."""
+    settings = runtime.settings
     where = f"{settings.base_url}{' through a proxy' if settings.proxies else ''}"
     try:
-        key = Call(runtime, TOOLS[f"{PREFIX}models"]).key()
-        end = time.monotonic() + 3.5
-        outgoing = Outgoing("GET", MODELS_PATH, read_timeout_s=3.0, deadline=end)
-        reply = request(hurried, key, outgoing, time.sleep)
+        return Finding("api", True, f"{where} answered in {_answered_in(runtime)} ms")
     except ToolError as error:
         return Finding("api", False, where, error.message)
-    return Finding("api", True, f"{where} answered in {reply.elapsed_ms} ms")
 
 
 def _check_clients(*, with_key: bool) -> Iterator[Finding]:
@@ -14460,15 +14514,17 @@ def run_help(words: Sequence[str], scene: Context) -> int | str:
     settings, screen = scene
     if settings.problems:
         screen.note(f"Warning: {' '.join(settings.problems)}")
-    name, alone = words[-1].lower().removeprefix(PREFIX) if words else "", len(words) == 1
+    if not words:
+        return main_page()
+    name, alone = words[-1].lower().removeprefix(PREFIX), len(words) == 1
     if alone and name in COMMANDS:
-        return command_page(name)
+        return command_page(name, screen.width)
     if name == "settings":
         rows = [(one.name, one.default, one.meaning) for one in VARIABLES]
         screen.show(table_text(("variable", "default", "meaning"), rows, screen, wrap=True))
         return 0
     if alone and name not in {*TOPICS, "index", "tool", "topic"}:
-        known = [*COMMANDS, *TOPICS]
+        known = dict.fromkeys((*COMMANDS, *TOPICS))
         hint = _meant(name, known, f"; try one of {', '.join(known)}.")
         screen.note(f"{PROGRAM} help: there is no help for {one_line(words[0], 40)}{hint}")
         return 1
@@ -14560,6 +14616,16 @@ _EXAMPLES = {  # those of the tools that people write in another way
 }
 
 
+_UNLESS = {"search": "Answer without the web"}
+_NOTES = {
+    "search": "Each word is a query of its own: a query of several words is put into quotes.",
+    "embed": "Behind index stand the names of files, or - for standard input; behind search the "
+    "words to look for.",
+    "chat": "Without a message, in a terminal, a prompt opens for a conversation.",
+    "completion": 'To install it, put  eval "$(perplexity-pro completion bash)"  into ~/.bashrc.',
+}
+
+
 def main_page() -> str:
     """What `--help` prints."""
     lines = [
@@ -14587,27 +14653,30 @@ def usage_line(command: str) -> str:
     return " ".join([*words, COMMANDS[command].synopsis]).rstrip()
 
 
-def command_page(command: str) -> str:
+def command_page(command: str, width: int = COLUMNS) -> str:
     """What a command prints for --help."""
     import shlex
 
-    declared, width = TOOLS.get(PREFIX + command), COLUMNS - 1
+    declared, width = TOOLS.get(PREFIX + command), min(width, COLUMNS) - 1
     declared = None if command == "help" else declared
     about = COMMANDS[command].summary + "."
     about = spoken(f"{declared.summary} Cost: {declared.cost}.") if declared else about
     lines = [*wrapped(usage_line(command), width), "", *wrapped(about, width)]
-    if command == "completion":
-        install = 'To install it, put  eval "$(perplexity-pro completion bash)"  into ~/.bashrc.'
-        lines += ["", install]
+    lines += ["", *wrapped(_NOTES[command], width)] if command in _NOTES else []
     fields = [field for field in _fields_of(command) if flags_of(field)]
     lines += ["", "flags:"] if fields else []
     for field in fields:
         value = "|".join(field.shape.choices)
         value = value or _VALUES.get(field.name, _VALUES.get(field.shape.kind, "TEXT"))
-        head = f"  {', '.join(flags_of(field))} {value}"
-        again = " (may be repeated)" if field.form == "texts" else ""
-        words = wrapped(f"{spoken(field_words(field))}{again}", width - 24)
-        lines += [f"{head:23} {words.pop(0)}"] if len(head) < 24 else [head]
+        flags, told = flags_of(field), spoken(field_words(field)).removeprefix("true: ")
+        if field.form == "switch" and field.name not in _ADDED:  # the one that changes anything
+            flags = flags[1:] if field.name in _UNLESS else flags[:1]
+            told = _UNLESS.get(field.name, told)
+        head = f"  {', '.join(flags)} {value}".rstrip()
+        told = f"{told[:1].upper()}{told[1:]}{' (may be repeated)' * (field.form == 'texts')}"
+        words = wrapped(told, width - 24)
+        long = [f"  {part}" for part in wrapped(head.strip(), width - 2)]
+        lines += [f"{head:23} {words.pop(0)}"] if len(head) < 24 else long
         lines += [" " * 24 + line for line in words]
     if declared:
         own = (shlex.join(words_of(declared, one)) for one in declared.examples)
@@ -14732,12 +14801,10 @@ def _dispatched(words: Sequence[str], scene: Context) -> int | str:
         words = ["serve"]  # also where no person could be at the other end
     if not words:
         scene[1].note(f"Standard input is a terminal; {PROGRAM} serve starts the server anyway.")
+        begin = main_page().partition("\n\nexit statuses:")[0]
         return (
-            f"{NAME} {__version__} is two programs.\n\n"
-            f'A command line:  {PROGRAM} ask "What is new in Python?"\n'
-            f"                 {PROGRAM} --help\n\n"
-            "An MCP server, when a client starts it with a pipe on standard input:\n"
-            f"                 {sys.executable} {os.path.realpath(__file__)}\n"
+            f"{begin}\n\nmore: {PROGRAM} --help\n\nAn MCP server, when a client starts it with a "
+            f"pipe on standard input: {PROGRAM} setup\n"
         )
     word, rest = words[0], words[1:]
     if word in {"-V", "--version"}:
@@ -14745,11 +14812,14 @@ def _dispatched(words: Sequence[str], scene: Context) -> int | str:
     if word in {"-h", "--help"}:
         return main_page()
     if word not in COMMANDS:
-        hint = _meant(word, COMMANDS, f"; choose from {', '.join(COMMANDS)}")
+        known = (
+            "; flags go behind one" * (word[:1] == "-") or f"; choose from {', '.join(COMMANDS)}"
+        )
+        hint = _meant(word, COMMANDS, known)
         raise UsageError(f"{one_line(word, 40)}: there is no such command{hint}")
     # Help is given however wrong the other words are.
     if {"-h", "--help"} & set(rest[: [*rest, "--"].index("--")]):
-        return command_page(word)
+        return command_page(word, scene[1].width)
     if rest and not COMMANDS[word].synopsis:
         raise UsageError(usage_line(word))
     return COMMANDS[word].run(rest, scene)

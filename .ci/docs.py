@@ -71,7 +71,7 @@ def flags_table() -> str:
     rows = []
     for field in pro.OPTIONS:
         flags = ", ".join(f"`{flag}`" for flag in pro.flags_of(field))
-        rows.append((flags, ", ".join(field.arg.commands or ("all",)), field.arg.words))
+        rows.append((flags, ", ".join(field.arg.commands or ("all tools",)), field.arg.words))
     return table(("Flag", "Commands", "Meaning"), rows)
 
 

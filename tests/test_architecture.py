@@ -49,7 +49,7 @@ IMPORTS: dict[str, Collection[int]] = {
     "msvcrt": {5},
     "pathlib": {5, 9, 18},
     "readline": {18},
-    "select": {15},
+    "select": {15, 18},
     "shutil": {18},
     "signal": {15, 18},
     "socket": {6},

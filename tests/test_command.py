@@ -165,6 +165,7 @@ class RoundTrip(unittest.TestCase):
             page = pro.command_page(declared.word)
             for field in pro.fields_of(pro.arguments_of(declared)):
                 flag = "--" + field.name.replace("_", "-")
+                flag = "--no-search" if flag == "--search" else flag
                 shown = field.arg.positional and field.shape.choices
                 self.assertIn("|".join(field.shape.choices) if shown else flag, page)
 
@@ -1266,10 +1267,10 @@ class Keys(unittest.TestCase):
             self.assertEqual(here.line("key sett").status, 2)
             self.assertFalse(Path(here.folder, "data").exists())
 
-    def test_a_key_that_perplexity_refuses_is_6_with_the_reason(self) -> None:
+    def test_a_key_that_perplexity_refuses_is_3_with_the_reason(self) -> None:
         with console() as here:
             said = here.line("key status", PERPLEXITY_API_KEY="pplx-" + "a1" * 20)
-            self.assertEqual(said.status, 6)
+            self.assertEqual(said.status, 3)
             self.assertIn("rejected", said.err)
 
 
@@ -1278,10 +1279,19 @@ class Prompt(unittest.TestCase):
         with console() as here:
             page = Path(here.folder, "talk.md")
             lines = iter(
-                ["hello", "and now?", "/frob", f"/save {page}", "/model x-y/z", "/new", "fresh"]
+                [
+                    f"/save {page}",
+                    "hello",
+                    "a paste\nof two lines",
+                    "/nwe",
+                    f"/save {page}",
+                    "/model x-y/z",
+                    "/new",
+                    "fresh",
+                ]
             )
 
-            def typed(_: str) -> str:
+            def typed(_: str = "") -> str:
                 line = next(lines, None)
                 if line is None:
                     raise EOFError
@@ -1294,14 +1304,54 @@ class Prompt(unittest.TestCase):
                 said = here.line("chat", NO_COLOR="1", tty=True)
             self.assertEqual(said.status, 0, said.err)
             bodies = [seen.body for seen in here.fake.requests if seen.method == "POST"]
-            self.assertEqual([body["input"] for body in bodies], ["hello", "and now?", "fresh"])
+            asked = ["hello", "a paste\nof two lines", "fresh"]
+            self.assertEqual([body["input"] for body in bodies], asked)
             self.assertIn("previous_response_id", bodies[1])
             self.assertNotIn("previous_response_id", bodies[2])
             self.assertEqual(bodies[2]["model"], "x-y/z")
-            self.assertIn("/save FILE", said.err)
+            for sentence in (
+                "There is no answer to save yet.", "Did you mean /new? There are /model ID",
+                "A new chat begins", "From the next message on: x-y/z.",
+            ):  # fmt: skip
+                self.assertIn(sentence, said.err)
             text = page.read_text("utf-8")
             self.assertIn("# hello", text)
-            self.assertIn("# and now?", text)
+            self.assertIn("# a paste of two lines", text)
+
+    def test_it_begins_as_its_flags_say_and_says_which_chat_goes_on(self) -> None:
+        with console() as here:
+            here.line("chat send --title Colours 'Remember: teal.'")
+            for line in ("chat -c -m x-y/z", "chat --depth low"):
+                with (
+                    mock.patch("builtins.input", side_effect=["which one?", EOFError]),
+                    mock.patch.object(pro.Stdin, "is_fed", lambda _: False),
+                ):
+                    said = here.line(line, NO_COLOR="1", tty=True)
+                self.assertEqual(said.status, 0, said.err)
+                self.assertEqual("Chat 1: Colours" in said.err, "-c" in line)
+            bodies = [seen.body for seen in here.fake.requests if seen.method == "POST"][1:]
+            self.assertEqual(bodies[0]["model"], "x-y/z")
+            self.assertEqual(["previous_response_id" in body for body in bodies], [True, False])
+
+    @unittest.skipUnless(POSIX, "needs a pseudo terminal")
+    def test_lines_that_come_at_once_are_one_message(self) -> None:
+        import pty
+
+        ours, theirs = pty.openpty()
+        with console() as here, os.fdopen(theirs, "r+b", buffering=0) as end:
+            environ = {**os.environ, **here.environ, "TERM": "dumb"}
+            command = [sys.executable, "-c", DRIVER, "chat"]
+            process = subprocess.Popen(
+                command, env=environ, stdin=end, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+            os.write(ours, b"one\ntwo\nthree\n")
+            here.fake.wait_for("POST /v1/agent", 1)
+            os.write(ours, b"\x04")
+            with process:
+                process.communicate(timeout=WAIT_S)
+            bodies = [seen.body for seen in here.fake.requests if seen.method == "POST"]
+            self.assertEqual([body["input"] for body in bodies], ["one\ntwo\nthree"])
+        os.close(ours)
 
 
 # ---- Waiting and streaming
@@ -1482,6 +1532,34 @@ class Help(unittest.TestCase):
             self.assertIn("Warning: PERPLEXITY", here.line("help", **broken).err)
             self.assertEqual(here.fake.requests, [])
             self.assertFalse(Path(here.folder, "data").exists())
+
+    def test_a_page_says_what_a_word_or_a_flag_does_here(self) -> None:
+        with console() as here:
+            pages = {word: " ".join(here.line(f"{word} -h").out.split()) for word in pro.COMMANDS}
+            self.assertIn("--no-search Answer without the web", pages["ask"])
+            self.assertNotIn("--no-again", pages["ask"])
+            self.assertNotIn("delete", pages["search"].partition("--yes")[2][:60])
+            self.assertIn("Each word is a query of its own", pages["search"])
+            self.assertIn("names of files, or - for standard input", pages["embed"])
+            self.assertEqual(here.line("help").out, here.line("--help").out)
+            self.assertNotIn("1099511627776", here.line("help limits").out)
+            said = here.line("help exit").err
+            self.assertEqual(said.count("projects"), 1)
+            self.assertIn("flags go behind one", here.line("--json ask hi").err)
+            self.assertIn("name the files to index, or -", here.line("embed index").err)
+            here.line("search rust borrow checker")
+            self.assertIn("3 queries", here.line("search rust borrow checker").err)
+
+    def test_a_page_fits_a_narrow_terminal(self) -> None:
+        size = mock.patch.object(
+            shutil, "get_terminal_size", return_value=os.terminal_size((50, 20))
+        )
+        with console() as here, size:
+            for word in pro.COMMANDS:
+                lines = here.line(f"{word} --help", tty=True).out.splitlines()
+                self.assertLessEqual(max(map(len, lines)), 50, word)
+                for line in lines[lines.index("flags:") + 1 :] if "flags:" in lines else ():
+                    self.assertRegex(line, r"\A(  \S| {24}\S|\Z|examples:)", word)
 
     def test_flags_that_take_several_values_say_so(self) -> None:
         with console() as here:
