@@ -30,7 +30,9 @@ def picked_tiers(runtime: pro.Runtime) -> list[tuple[str, pro.Routing, str]]:
     found = []
     for wanted, prompt in prompts():
         call = pro.Call(runtime, pro.TOOLS[f"{pro.PREFIX}ask"])
-        usual = pro.routing_of(runtime.settings, pro.AskArgs(prompt))
+        usual = pro.routing_of(
+            runtime.settings, pro.read_arguments(call.declared, {"query": prompt})
+        )
         found.append((wanted, pro.routed(call, usual, prompt, "live-routing"), prompt))
     return found
 

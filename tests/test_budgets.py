@@ -489,6 +489,19 @@ class Confirming(unittest.TestCase):
                     self.assertIsNone(pro.run_tool(call, {"query": "q"}).kind)
                 self.assertEqual(len(asked), questions)
 
+    def test_nobody_is_asked_about_a_call_that_cannot_be_sent(self) -> None:
+        unset = {"PERPLEXITY_TIER_COMPLEX": ""}
+        for flaw, kind in (
+            ({"PERPLEXITY_API_KEY": ""}, "authentication"),
+            (unset, "invalid_request"),
+        ):
+            with desk(**{**TIERS, "PERPLEXITY_CONFIRM_USD": "0", **flaw}) as owner:
+                asked = list[str]()
+                call = owner.call("ask")
+                call.ask_user = lambda question, into=asked: not into.append(question)
+                self.assertEqual(pro.run_tool(call, {"query": "q"}).kind, kind)
+            self.assertEqual(asked, [])
+
     def test_confirm_is_understood_by_tools_that_do_not_list_it(self) -> None:
         with desk(PERPLEXITY_CONFIRM_USD="0") as owner:
             owner.refused("search", query="q")

@@ -1080,7 +1080,7 @@ class Typing(unittest.TestCase):
                 self.assertEqual(said.status, 0, said.err)
                 self.assertEqual(json.dumps(here.fake.requests[-1].body).count("data:image/png"), 2)
             words = " ".join(here.line("decide --help").out.split())
-            self.assertIn("over MCP only below PERPLEXITY_FILES_DIR", words)
+            self.assertIn("over MCP: below PERPLEXITY_FILES_DIR", words)
             url = f"data:image/png;base64,{base64.b64encode(pixel).decode()}"
             self.assertEqual(here.run("decide", "--image", url, "--yes-no", "red?").status, 0)
             said = here.line("decide --image https://example.org/a.png --yes-no red?")

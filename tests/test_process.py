@@ -36,7 +36,7 @@ sys.exit(pro.main([]))
 """
 NOISE = """
 HELP = pro.TOOLS["perplexity_help"]
-def noisy(call, args: pro.arguments_of(HELP)) -> pro.result_of(HELP):
+def noisy(call, args: pro.arguments_of(HELP)) -> HELP.handler.__annotations__["return"]:
     print("a stray print")
     sys.__stdout__.flush()
     {more}

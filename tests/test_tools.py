@@ -529,7 +529,7 @@ class Help(unittest.TestCase):
         self.assertRegex(ask, r"query \(string, at most 20000 characters, required\)")
         self.assertRegex(ask, r"instructions \(string, at most 10000 characters\)")
         self.assertIn("8192 characters", search)
-        self.assertIn("\nsend:\n- answer", chat)
+        self.assertRegex(chat, r"\nsend:\n(- .*\n)+- answer: ")
         self.assertIn("\nlist:\n- chats", chat)
 
     def test_advice_on_failures_is_true_for_every_tool(self) -> None:
