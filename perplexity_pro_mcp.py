@@ -4926,45 +4926,55 @@ def usable_url(value: Json) -> str | None:
     return found[1] + rest if len(found[1] + rest) <= MAX_URL_CHARS else None
 
 
-def _date_in(page: Json, name: str = "date") -> str | None:
-    day = (text_in(page, name) or "")[:10]
-    return day if _DAY.fullmatch(day) else None
-
-
-def _field_in(page: Json, name: str) -> tuple[str | None, bool]:
-    """A title or snippet, cleaned, and whether it had to be cut."""
-    text = harmless(text_in(page, name) or "")
-    text = " ".join(text.split()) if name == "title" else text
-    return cut(text, MAX_FIELD_CHARS) or None, len(text) > MAX_FIELD_CHARS
-
-
 def _noted(count: int, noun: str, rest: str) -> list[str]:
     return [f"{counted(count, noun)} {rest}."] if count else []
 
 
+class Hit(NamedTuple):
+    """One ranked search result."""
+
+    title: str
+    url: str
+    snippet: str
+    date: str | None = None
+    last_updated: str | None = None
+
+
+def _hits_of(
+    pages: Iterable[Json], noun: str, *texts: str
+) -> tuple[list[tuple[dict[str, Json], Hit]], list[str]]:
+    """The pages that can be followed, with what they say clean; and what had to be left out."""
+    found, dropped, shortened = [], 0, 0
+    for page in pages:
+        url = usable_url(page.get("url")) if isinstance(page, dict) else None
+        if url is None:
+            dropped += 1
+            continue
+        said = {name: harmless(text_in(page, name) or "") for name in texts}
+        said["title"] = " ".join(said["title"].split())
+        shortened += max(map(len, said.values())) > MAX_FIELD_CHARS
+        said = {name: cut(text, MAX_FIELD_CHARS) for name, text in said.items()}
+        days = [(text_in(page, name) or "")[:10] for name in ("date", "last_updated")]
+        dates = [day if _DAY.fullmatch(day) else None for day in days]
+        found.append((page, Hit(said["title"], url, said.get("snippet", ""), *dates)))
+    left_out = _noted(dropped, noun, "without a usable address left out")
+    return found, left_out + _noted(shortened, noun, f"cut after {MAX_FIELD_CHARS} characters")
+
+
 def read_sources(output: list[Json]) -> tuple[list[Source], list[str]]:
     """The pages of a run, one per address, in order of first use, and what had to be left out."""
-    sources: dict[str, Source] = {}
-    dropped = unusable = shortened = 0
-    for page in (page for item in output for page in _pages_in(item)):
-        url = usable_url(page.get("url"))
-        if url is None:
-            unusable += 1
-            continue
-        known = sources.get(url) or Source(url, None)
-        title, was_cut = _field_in(page, "title")
-        shortened += was_cut
+    sources, dropped = dict[str, Source](), 0
+    pages = (page for item in output for page in _pages_in(item))
+    found, notes = _hits_of(pages, "source", "title")
+    for page, hit in found:
+        known = sources.get(hit.url) or Source(hit.url, None)
         number, ids = count_of(page.get("id")), known.ids
         if number is not None and number not in ids:
             dropped += len(ids) >= MAX_SOURCE_IDS
             ids = [*ids, number][:MAX_SOURCE_IDS]
-        date = known.date or _date_in(page)
-        sources[url] = Source(url, known.title or title, date, ids[0] if ids else None, ids)
-    return list(sources.values()), [
-        *_noted(dropped, "further source id", "left out"),
-        *_noted(unusable, "source", "without a usable address left out"),
-        *_noted(shortened, "title", f"cut after {MAX_FIELD_CHARS} characters"),
-    ]
+        title, date = known.title or hit.title or None, known.date or hit.date
+        sources[hit.url] = Source(hit.url, title, date, ids[0] if ids else None, ids)
+    return list(sources.values()), _noted(dropped, "further source id", "left out") + notes
 
 
 def _answer_in(output: list[Json]) -> str:
@@ -5120,16 +5130,6 @@ def outside_domains(urls: Iterable[str], domains: list[str] | None) -> list[str]
 # ---- Search
 
 
-class Hit(NamedTuple):
-    """One ranked search result."""
-
-    title: str
-    url: str
-    snippet: str
-    date: str | None = None
-    last_updated: str | None = None
-
-
 def search_body(args: Any) -> dict[str, Json]:
     """The body of a search; the type is always sent, since an omitted one runs the dear kind."""
     return _present(
@@ -5149,23 +5149,10 @@ def read_search(body: Json) -> tuple[list[Hit], list[str]]:
     found = body.get("results") if isinstance(body, dict) else None
     if not isinstance(found, list) or body.get("error") or body.get("detail"):
         raise unreadable(body, "a list of search results")
-    hits, dropped, shortened = [], 0, 0
     # There may be one list for each query.
-    for entry in (e for part in found for e in (part if isinstance(part, list) else [part])):
-        url = usable_url(entry.get("url")) if isinstance(entry, dict) else None
-        if url is None:
-            dropped += 1
-            continue
-        (title, long_title), (snippet, long_snippet) = (
-            _field_in(entry, name) for name in ("title", "snippet")
-        )
-        shortened += long_title or long_snippet
-        dates = (_date_in(entry), _date_in(entry, "last_updated"))
-        hits.append(Hit(title or "", url, snippet or "", *dates))
-    return hits, [
-        *_noted(dropped, "result", "without a usable address left out"),
-        *_noted(shortened, "result", f"cut after {MAX_FIELD_CHARS} characters"),
-    ]
+    entries = (e for part in found for e in (part if isinstance(part, list) else [part]))
+    hits, notes = _hits_of(entries, "result", "title", "snippet")
+    return [hit for _, hit in hits], notes
 
 
 # ---- Models
