@@ -7605,22 +7605,14 @@ def _tier_plan(settings: Settings, prompt: str) -> RequestPlan:
         "instructions": "How capable a model does answering this prompt well need?",
         "criteria": TIER_RUBRIC,
     }
-    state, model = prompt[:ROUTE_CHARS], DEFAULT_DECIDER
-
-    def read(reply: Reply) -> ParsedReply:
-        answer = object_in(object_in(reply.body, "answers"), "tier")
-        return ParsedReply(answer, decisions_usage(reply.body, model), model)
-
-    return RequestPlan(
-        api="decisions",
-        path=DECISIONS_PATH,
-        body={"model": model, "state": state, "questions": {"tier": question}},
+    return decision_plan(
+        DEFAULT_DECIDER,
+        prompt[:ROUTE_CHARS],
+        {"tier": question},
         title="routing",
-        read=read,
         keep=None,
-        model=model,
         read_timeout_s=min(ROUTE_LIMIT_S, settings.read_timeout_s),
-        estimate_nano=4 * ROUTE_CHARS * DECIDER_PRICES[model],
+        estimate_nano=4 * ROUTE_CHARS * DECIDER_PRICES[DEFAULT_DECIDER],
     )
 
 
@@ -7631,15 +7623,14 @@ def routed(call: Call, routing: Routing, prompt: str, project: str) -> Routing:
     if reply.error:
         call.warn(f"No routing decision, the standard tier answers: {reply.error.message}")
         return routing
-    tier = text_in(reply.value, "choice")
-    if tier not in TIERS:
+    decision = None if reply.late else reply.value[0].get("tier")
+    if decision is None:
         what = "in time" if reply.late else "that names a tier"
         call.warn(f"No routing decision {what}: the standard tier answers.")
         return routing
-    odds = object_in(reply.value, "probabilities").get(tier)
-    sure = float(odds) if isinstance(odds, (int, float)) and 0 <= odds <= 1 else None
-    cost, model = usd_text(reply.usage.cost_nano), dict(call.settings.tiers)[tier]
-    return Routing("dynamic", tier, model, "dynamic", sure, cost)
+    cost, model = usd_text(reply.usage.cost_nano), dict(call.settings.tiers)[decision.choice]
+    odds = (decision.probabilities or {}).get(decision.choice)
+    return Routing("dynamic", decision.choice, model, "dynamic", odds, cost)
 
 
 def planned(
