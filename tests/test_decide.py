@@ -949,7 +949,7 @@ class Costs(unittest.TestCase):
     def test_a_call_cap_and_a_confirmation_look_at_all_parts_before_the_first(self) -> None:
         with desk(PERPLEXITY_BUDGET_CALL_USD="0.002") as owner:
             text = owner.refused("decide", state="x", questions=many(1024))
-            self.assertIn("[budget_exceeded] This call may cost up to $0.004", text)
+            self.assertIn("this call may cost up to $0.004", text)
             self.assertEqual(owner.fake.requests, [])
         with desk(PERPLEXITY_CONFIRM_USD="0") as owner:
             text = owner.refused("decide", state="x", questions=many(300), model="nova")
