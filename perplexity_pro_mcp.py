@@ -4419,79 +4419,86 @@ def take_lease(db: Db, name: str, owner: str, seconds: float) -> bool:
 # ---- Vectors
 
 
+class VectorSet(NamedTuple):
+    """The stored vectors of a project in one combination; no source means those of all."""
+
+    project_id: int
+    combination: Combination
+    source: str | None = None
+
+
 class Chunk(NamedTuple):
     """A piece of text to be indexed; `ref` is c:<message>, j:<job> or t:<key>."""
 
-    source: str
     ref: str
-    chat_message_id: int | None
-    research_job_id: int | None
     chunk_index: int
     text: str
     text_hash: str
 
 
-_OF_COMBINATION = """FROM embedding_chunks WHERE project_id = :project_id AND model = :model
-    AND dimensions = :dimensions AND encoding = :encoding
-    AND (:source IS NULL OR source = :source)"""
 # Which messages and reports can be indexed. The answers of chats are there as messages already.
 _INDEXABLE = {
-    "chat": """SELECT 'c:' || item.id AS ref, item.id, item.content
+    "chat": """SELECT 'c:' || item.id AS ref, item.content, item.id
         FROM chat_messages AS item JOIN chats ON chats.id = item.chat_id
         WHERE chats.project_id = :project_id AND NOT is_blank(item.content)""",
-    "job": """SELECT 'j:' || item.id AS ref, item.id, item.result_text
+    "job": """SELECT 'j:' || item.id AS ref, item.result_text, item.id
         FROM research_jobs AS item WHERE item.project_id = :project_id
         AND item.status = 'completed' AND NOT is_blank(item.result_text)
         AND coalesce(item.tool, '') <> 'perplexity_chat'""",
 }
+# The three kinds of texts by their references: the column of their id, and whether they are there.
 _OWNERS = {
-    "chat": """SELECT 1 FROM chat_messages JOIN chats ON chats.id = chat_id
+    "c": (
+        "chat",
+        "chat_message_id",
+        """SELECT 1 FROM chat_messages JOIN chats ON chats.id = chat_id
         WHERE chat_messages.id = :chat_message_id AND project_id = :project_id""",
-    "job": "SELECT 1 FROM research_jobs WHERE id = :research_job_id AND project_id = :project_id",
-    "text": "SELECT 1 FROM projects WHERE id = :project_id",
+    ),
+    "j": (
+        "job",
+        "research_job_id",
+        """SELECT 1 FROM research_jobs
+        WHERE id = :research_job_id AND project_id = :project_id""",
+    ),
+    "t": ("text", "", "SELECT 1 FROM projects WHERE id = :project_id"),
 }
 
 
-def _of(
-    db: Db,
-    what: str,
-    project_id: int,
-    combination: Combination,
-    source: str | None = None,
-) -> sqlite3.Cursor:
-    """Something of the chunks of one combination, of one source or all."""
-    named = {**combination._asdict(), "project_id": project_id, "source": source}
-    return _run(db, what.format(_OF_COMBINATION), **named)
+def _of(db: Db, what: str, wanted: VectorSet) -> sqlite3.Cursor:
+    """Something of a set's chunks."""
+    number, combination, source = wanted
+    sql = """FROM embedding_chunks WHERE project_id = :project_id AND model = :model
+        AND dimensions = :dimensions AND encoding = :encoding
+        AND (:source IS NULL OR source = :source)"""
+    named = {**combination._asdict(), "project_id": number, "source": source}
+    return _run(db, what.format(sql), **named)
 
 
-def stored_hashes(
-    db: Db, project_id: int, combination: Combination, source: str
-) -> dict[str, dict[int, str]]:
+def stored_hashes(db: Db, wanted: VectorSet) -> dict[str, dict[int, str]]:
     """For each text with vectors, the hashes of its chunks by their places."""
     found: dict[str, dict[int, str]] = {}
-    what = "SELECT ref, chunk_index, text_hash {}"
-    for ref, index, hashed in _of(db, what, project_id, combination, source):
+    for ref, index, hashed in _of(db, "SELECT ref, chunk_index, text_hash {}", wanted):
         found.setdefault(ref, {})[index] = hashed
     return found
 
 
-def indexable(db: Db, project_id: int, source: str) -> list[tuple[str, int | None, str]]:
-    """The messages or reports that can be indexed: reference, id, text."""
-    return _run(db, f"{_INDEXABLE[source]} ORDER BY item.id", project_id=project_id).fetchall()
+def indexable(db: Db, project_id: int, source: str) -> list[tuple[str, str]]:
+    """The messages or reports that can be indexed, by their references."""
+    found = _run(db, f"{_INDEXABLE[source]} ORDER BY item.id", project_id=project_id)
+    return [(ref, text) for ref, text, _ in found]
 
 
 def store_chunks(
-    db: Db,
-    project_id: int,
-    combination: Combination,
-    chunks: Iterable[tuple[Chunk, bytes]],
+    db: Db, project_id: int, combination: Combination, chunks: Iterable[tuple[Chunk, bytes]]
 ) -> list[bool]:
     """Store chunks with their vectors in place of former ones; False for one whose text is gone."""
     common = {**combination._asdict(), "project_id": project_id, "created_at": now_text()}
     kept = []
     for chunk, vector in chunks:
-        row = {**chunk._asdict(), **common, "vector": vector}
-        kept.append(_one(db, _OWNERS[chunk.source], **row) is not None)
+        source, owner, there = _OWNERS[chunk.ref[0]]
+        row = {**chunk._asdict(), **common, "vector": vector, "source": source}
+        row.update({owner: int(chunk.ref[2:])} if owner else {})
+        kept.append(_one(db, there, **row) is not None)
         if kept[-1]:
             # A new row with a larger id: that is how those who hold vectors see the change.
             _insert(db, "embedding_chunks", "REPLACE", **row)
@@ -4499,16 +4506,12 @@ def store_chunks(
 
 
 def claim_chunks(
-    db: Db,
-    project: str,
-    combination: Combination,
-    chunks: Sequence[Chunk],
-    owner: str,
+    db: Db, project: str, combination: Combination, chunks: Sequence[Chunk], owner: str
 ) -> list[Chunk]:
     """Mark chunks as on their way, but for those that others have stored or on theirs."""
     _run(db, "DELETE FROM observer_lease WHERE until <= :now", now=time.time())
     drop_claims(db, owner)
-    stored = stored_hashes(db, project_id(db, project) or 0, combination, chunks[0].source)
+    stored = stored_hashes(db, VectorSet(project_id(db, project) or 0, combination))
     claimed = []
     for chunk in chunks:
         name = f"{project} {combination} {chunk.ref} {chunk.chunk_index} {chunk.text_hash}"
@@ -4524,32 +4527,26 @@ def drop_claims(db: Db, owner: str) -> None:
     _run(db, "DELETE FROM observer_lease WHERE owner = :owner", owner=owner)
 
 
-def drop_tails(
-    db: Db, project_id: int, combination: Combination, lengths: Mapping[str, int]
-) -> None:
+def drop_tails(db: Db, wanted: VectorSet, lengths: Mapping[str, int]) -> None:
     """Remove the last chunks of texts that have become shorter; by reference, what they have."""
     # The plus signs keep SQLite to the index of references: the other one reads every row.
-    sql = """DELETE FROM embedding_chunks WHERE project_id = :project_id AND ref = :ref
+    sql = """DELETE FROM embedding_chunks WHERE project_id = :id AND ref = :ref
         AND chunk_index >= :length
         AND +model = :model AND +dimensions = :dimensions AND +encoding = :encoding"""
     for ref, length in lengths.items():
-        _run(db, sql, ref=ref, length=length, project_id=project_id, **combination._asdict())
+        named = {"id": wanted.project_id, "ref": ref, "length": length}
+        _run(db, sql, **named, **wanted.combination._asdict())
 
 
-def combination_state(
-    db: Db, project_id: int, combination: Combination, source: str | None = None
-) -> tuple[int, int]:
+def vector_state(db: Db, wanted: VectorSet) -> tuple[int, int]:
     """How many chunks there are and their largest id: both the same, and nothing has changed."""
-    what = "SELECT count(*), coalesce(max(id), 0) {}"
-    state: tuple[int, int] = _of(db, what, project_id, combination, source).fetchone()
+    state: tuple[int, int] = _of(db, "SELECT count(*), coalesce(max(id), 0) {}", wanted).fetchone()
     return state
 
 
-def stored_vectors(
-    db: Db, project_id: int, combination: Combination, source: str | None
-) -> Iterator[list[tuple[int, bytes]]]:
+def stored_vectors(db: Db, wanted: VectorSet) -> Iterator[list[tuple[int, bytes]]]:
     """Ids and vectors by id, in blocks."""
-    found = _of(db, "SELECT id, vector {} ORDER BY id", project_id, combination, source)
+    found = _of(db, "SELECT id, vector {} ORDER BY id", wanted)
     return iter(functools.partial(found.fetchmany, VECTOR_BLOCK_ROWS), [])
 
 
@@ -4570,20 +4567,19 @@ def chunk_groups(db: Db, project_id: int) -> list[dict[str, Json]]:
     return rows(db, sql, id=project_id)
 
 
-def unindexed(db: Db, project_id: int, combination: Combination, source: str) -> int:
+def unindexed(db: Db, wanted: VectorSet) -> int:
     """How many messages, or reports, have no vector in a combination."""
-    what = f"""SELECT count(*) FROM ({_INDEXABLE[source]}) AS item WHERE NOT EXISTS
+    what = f"""SELECT count(*) FROM ({_INDEXABLE[wanted.source or ""]}) AS item WHERE NOT EXISTS
         (SELECT 1 {{}} AND ref = item.ref)"""
-    count: int = _of(db, what, project_id, combination, source).fetchone()[0]
+    count: int = _of(db, what, wanted).fetchone()[0]
     return count
 
 
 def delete_chunks(db: Db, project_id: int, **which: Json) -> int:
     """Delete a project's chunks with these values, where they are not None; how many."""
-    wanted = {name: value for name, value in which.items() if value is not None}
-    sql = "".join(f" AND {name} = :{name}" for name in wanted)
-    sql = f"DELETE FROM embedding_chunks WHERE project_id = :project_id{sql}"
-    return _run(db, sql, project_id=project_id, **wanted).rowcount
+    wanted = {"project_id": project_id, **{n: v for n, v in which.items() if v is not None}}
+    where = " AND ".join(f"{name} = :{name}" for name in wanted)
+    return _run(db, f"DELETE FROM embedding_chunks WHERE {where}", **wanted).rowcount
 
 
 # ==== 10. Perplexity ==============================================================================
@@ -5658,9 +5654,9 @@ def combination_text(combination: Combination) -> str:
 
 def chunk_name(chunk: Chunk) -> str:
     """A chunk as a message names it."""
-    number = chunk.chat_message_id or chunk.research_job_id
-    words = {"chat": f"chat message {number}", "job": f"job {number}"}
-    named = words.get(chunk.source) or f'key "{one_line(chunk.ref[2:], 60)}"'
+    kind, _, rest = chunk.ref.partition(":")
+    words = {"c": f"chat message {rest}", "j": f"job {rest}"}
+    named = words.get(kind) or f'key "{one_line(rest, 60)}"'
     return f"{named}, chunk {chunk.chunk_index}" if chunk.chunk_index else named
 
 
@@ -6891,14 +6887,6 @@ def priced(call: Call, plan: RequestPlan, project: str) -> RequestPlan:
 _ID_BYTES = 40  # of a row's id: the number and its place in a list
 
 
-class VectorSet(NamedTuple):
-    """Which stored vectors a search compares; no source means those of all."""
-
-    project_id: int
-    combination: Combination
-    source: str | None
-
-
 class LoadedVectors(NamedTuple):
     """Vectors laid out for searching, and the state of the table in which they were read."""
 
@@ -6925,7 +6913,7 @@ def _blocks(
     db: sqlite3.Connection, wanted: VectorSet, ids: list[int], pause: Callable[[], Any] = bool
 ) -> Iterator[Columns | list[int]]:
     """The stored vectors laid out, block by block; their ids are added to the list."""
-    for block in stored_vectors(db, *wanted):
+    for block in stored_vectors(db, wanted):
         # Rows come by id, and equal scores stay in the order of the rows: that makes it stable.
         ids += [number for number, _ in block]
         vectors = [vector for _, vector in block]
@@ -6984,7 +6972,7 @@ class Vectors:
         """The vectors laid out, read again where the table has changed; None if they do not fit."""
         loaded = self._loaded.pop(wanted, None)
         with store.reading() as db, _undamaged(wanted.combination):
-            state = combination_state(db, *wanted)
+            state = vector_state(db, wanted)
             if loaded is None or loaded.state != state:
                 loaded = None  # let go of before the new ones are read
                 size = state[0] * _ID_BYTES + laid_out_size(wanted.combination, state[0])
@@ -9214,25 +9202,20 @@ def _index_plan(
     Refused where the project would hold too many chunks. Of texts that have become shorter, the
     last chunks go.
     """
-    source = args.source or ""
     with call.store.reading() as db:
-        number = project_id(db, args.project) or 0
-        found = [] if source == "text" else indexable(db, number, source)
-        stored = stored_hashes(db, number, combination, source)
-        count = combination_state(db, number, combination)[0]
+        wanted = VectorSet(project_id(db, args.project) or 0, combination)
+        found = [] if args.items else indexable(db, wanted.project_id, args.source or "")
+        stored, (count, _) = stored_hashes(db, wanted), vector_state(db, wanted)
     # A key may hold anything; the prefix keeps it apart from the references of chats and jobs.
-    found += [(f"t:{item['key']}", None, item["text"]) for item in args.items or ()]
+    found += [(f"t:{item['key']}", item["text"]) for item in args.items or ()]
     taken, too_long, tails = list[Chunk](), list[str](), dict[str, int]()
     current = pending = growth = 0
     key = find_key(call.settings).key
-    for ref, row_id, text in found:
+    for ref, text in found:
         # What is sent and stored never holds the key, though a chat may have had it.
         pieces, is_cut = chunks_of(without_key(text, key))
-        known, owner = stored.get(ref, {}), {"chat": (row_id, None), "job": (None, row_id)}
-        chunks = [
-            Chunk(source, ref, *owner.get(source, (None, None)), at, piece, text_hash(piece))
-            for at, piece in enumerate(pieces)
-        ]
+        known = stored.get(ref, {})
+        chunks = [Chunk(ref, at, piece, text_hash(piece)) for at, piece in enumerate(pieces)]
         chunks = [chunk for chunk in chunks if known.get(chunk.chunk_index) != chunk.text_hash]
         if known and max(known) >= len(pieces):
             tails[ref] = len(pieces)
@@ -9251,7 +9234,7 @@ def _index_plan(
         )
     if tails:
         with call.store.writing() as db:
-            drop_tails(db, number, combination, tails)
+            drop_tails(db, wanted, tails)
     if too_long:
         most, listed = f"the first {MAX_CHUNKS_PER_TEXT} chunks", one_line(", ".join(too_long), 300)
         call.warn(f"Only {most} of these are indexed, since they are longer: {listed}.")
@@ -9350,7 +9333,8 @@ def _search_vectors(call: Call, args: EmbedArgs, combination: Combination) -> di
     """Embed the query, and compare it with what is stored in its combination."""
     with call.store.reading() as db:
         number = project_id(db, args.project) or 0
-        state = combination_state(db, number, combination, args.source)
+        wanted = VectorSet(number, combination, args.source)
+        state = vector_state(db, wanted)
         groups = [] if state[0] else chunk_groups(db, number)
     if not state[0]:
         where = f"project {args.project!r}{f', source {args.source}' if args.source else ''}"
@@ -9361,7 +9345,6 @@ def _search_vectors(call: Call, args: EmbedArgs, combination: Combination) -> di
         call.warn(f"{told} index first.")
         return {"candidates": 0, "hits": [], **_spent([])}
     vectors = typing.cast("Runtime", call.runtime).vectors
-    wanted = VectorSet(number, combination, args.source)
     vectors.prefetch(call.store, wanted, state)
     plan = _embed_plan([args.query or ""], ["the query"], combination)
     reply = paid_post(call, plan, args.project)
@@ -9384,8 +9367,8 @@ def _count_vectors(call: Call, args: EmbedArgs, combination: Combination) -> dic
         number = known_project(db, args.project)
         return {
             "groups": chunk_groups(db, number),
-            "unindexed_chat": unindexed(db, number, combination, "chat"),
-            "unindexed_job": unindexed(db, number, combination, "job"),
+            "unindexed_chat": unindexed(db, VectorSet(number, combination, "chat")),
+            "unindexed_job": unindexed(db, VectorSet(number, combination, "job")),
         }
 
 
