@@ -3610,7 +3610,7 @@ def _prepared(path: Path, timeout_s: float) -> Db:
     return _adopted_file(path, timeout_s)
 
 
-_SPARE = 4  # connections kept for reading
+_SPARE = 4  # connections kept
 _GLANCE_S = 0.05  # for writes that wait, before something is read
 
 
@@ -3624,10 +3624,8 @@ class Store:
         # quick: it sleeps and tries again.
         self._turn = threading.Lock()
         self._known: tuple[Any, int] | None = None  # which file, and the state of its schema
-        # One connection stays open, for writing: when the last one closes, SQLite writes its log
-        # back.
-        self._idle: Db | None = None
-        self._spare: list[Db] = []  # for reading
+        # One at least stays open: when the last one closes, SQLite writes its log back.
+        self._spare: list[Db] = []
         self.late: list[tuple[Step, Callable[[Any], Any]]] = []  # writes that must wait
 
     @property
@@ -3650,11 +3648,9 @@ class Store:
             self._let_go()
 
     def _let_go(self) -> None:
-        idle, self._idle, self._known = self._idle, None, None
+        self._known = None
         while self._spare:
             self._spare.pop().close()
-        if idle:
-            idle.close()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Db]:
@@ -3662,20 +3658,9 @@ class Store:
         if self.late:
             with contextlib.suppress(ToolError), self.writing(_GLANCE_S):
                 pass
-        path = self.path
-        with _explained(path):
-            db = self._reader(path, time.monotonic() + self._settings.busy_timeout_s)
-            try:
-                db.execute("PRAGMA query_only = ON")
-                with _transaction(db, "BEGIN"):
-                    yield db
-            except BaseException:
-                db.close()
-                raise
-            if self._known and len(self._spare) < _SPARE:
-                self._spare.append(db)
-            else:
-                db.close()
+        deadline = time.monotonic() + self._settings.busy_timeout_s
+        with _explained(self.path), self._lent(deadline, reads=True) as db:
+            yield db
 
     @contextlib.contextmanager
     def writing(self, timeout_s: float = float("inf")) -> Iterator[Db]:
@@ -3684,18 +3669,8 @@ class Store:
         What could not be written before is written first.
         """
         deadline = time.monotonic() + max(0.0, min(timeout_s, self._settings.busy_timeout_s))
-        with self._writers_turn(deadline), _explained(self.path):
-            db = self._writer(deadline)
-            left_ms = int(1000 * max(0.0, deadline - time.monotonic()))
-            try:
-                db.execute(f"PRAGMA busy_timeout = {left_ms:d}")
-                self._write_late(db)
-                with _transaction(db, "BEGIN IMMEDIATE"):
-                    yield db
-            except Exception as error:
-                if _reason_of(error) not in {"refused", "locked"}:
-                    self._let_go()
-                raise
+        with self._writers_turn(deadline), _explained(self.path), self._lent(deadline) as db:
+            yield db
 
     @contextlib.contextmanager
     def _writers_turn(self, deadline: float) -> Iterator[None]:
@@ -3704,9 +3679,29 @@ class Store:
         try:
             yield
         finally:
-            if self._idle and self._idle.in_transaction:
-                self._let_go()
             self._turn.release()
+
+    @contextlib.contextmanager
+    def _lent(self, deadline: float, *, reads: bool = False) -> Iterator[Db]:
+        """A connection in a transaction, kept for the next one while the file is the same."""
+        db, known = self._reader(deadline) if reads else self._taken(deadline, self._open)
+        try:
+            left_ms = int(1000 * max(0.0, deadline - time.monotonic()))
+            db.execute(f"PRAGMA busy_timeout = {left_ms:d}")
+            db.execute(f"PRAGMA query_only = {reads:d}")
+            if not reads:
+                self._write_late(db)
+            with _transaction(db, "BEGIN" if reads else "BEGIN IMMEDIATE"):
+                yield db
+        except Exception as error:
+            if _reason_of(error) not in {"refused", "locked"}:
+                self._known = None
+            raise
+        finally:
+            if db.in_transaction or self._known is not known or len(self._spare) >= _SPARE:
+                db.close()
+            else:
+                self._spare.append(db)
 
     def record(self, step: Step, done: Callable[[Any], Any] = bool) -> tuple[Any, str | None]:
         """Write something that must not be lost: now, or before whatever is written next.
@@ -3740,29 +3735,22 @@ class Store:
             del self.late[0]
             done(result)
 
-    def _reader(self, path: Path, deadline: float) -> Db:
+    def _reader(self, deadline: float) -> tuple[Db, object]:
         """A connection for reading, if need be to a file that cannot be written, or to none."""
         import sqlite3
 
+        def open_in_turn(deadline: float) -> None:
+            with self._writers_turn(deadline):
+                self._open(deadline)
+
+        path = self.path
         if not self.makes and not self.has_file():
             db = _connect(path, 0, "memory")
             _upgrade(db, path)
-            return db
+            return db, object()
         try:
-            for _ in range(2):
-                if self._known is None or self._known[0] != self._file():
-                    with self._writers_turn(deadline):
-                        self._writer(deadline)
-                try:
-                    db = self._spare.pop()
-                except IndexError:
-                    db = _connect(path, deadline - time.monotonic())
-                if self._known and _pragma(db, "schema_version") == self._known[1]:
-                    return db
-                db.close()
-                self._known = None
-            raise _trouble(path, "locked")
-        except (OSError, ValueError, ToolError, sqlite3.OperationalError) as error:
+            return self._taken(deadline, open_in_turn)
+        except (ToolError, sqlite3.OperationalError) as error:
             # In a folder where nothing can be written, what is there can still be read; not so
             # where somebody is writing it.
             locked = _reason_of(error) == "locked" or getattr(error, "kind", "") == "storage_busy"
@@ -3771,20 +3759,23 @@ class Store:
                     with _onlooker(path, 0) as db:
                         ready = _standing(db, path) == _READY
                     if ready:
-                        return _connect(path, 0, "ro&immutable=1")
+                        return _connect(path, 0, "ro&immutable=1"), object()
             raise
 
-    def _writer(self, deadline: float) -> Db:
-        """The connection that stays open, to a file that was judged, as was its schema."""
+    def _taken(self, deadline: float, opened: Callable[[float], None]) -> tuple[Db, object]:
+        """A connection to a file that was judged, as was its schema, and what is known of it."""
         try:
             for _ in range(2):
-                if self._idle is None or self._known is None or self._known[0] != self._file():
-                    self._let_go()
-                    path = data_folder(self._settings) / DATABASE
-                    self._idle = _prepared(path, deadline - time.monotonic())
-                    self._known = self._file(), _pragma(self._idle, "schema_version")
-                if _pragma(self._idle, "schema_version") == self._known[1]:
-                    return self._idle
+                if self._known is None or self._known[0] != self._file():
+                    opened(deadline)
+                known = self._known
+                try:
+                    db = self._spare.pop()
+                except IndexError:
+                    db = _connect(self.path, deadline - time.monotonic())
+                if known and _pragma(db, "schema_version") == known[1]:
+                    return db, known
+                db.close()
                 self._known = None
         except (OSError, ValueError):
             folder = one_line(self._settings.data_dir, 300)
@@ -3794,6 +3785,14 @@ class Store:
                 "PERPLEXITY_DATA_DIR to the absolute path of a folder that can be written.",
             ) from None
         raise _trouble(self.path, "locked")
+
+    def _open(self, deadline: float) -> None:
+        """Judge the file that is there, or make one; others may have done so meanwhile."""
+        if self._known is None or self._known[0] != self._file():
+            self._let_go()
+            path = data_folder(self._settings) / DATABASE
+            self._spare.append(_prepared(path, deadline - time.monotonic()))
+            self._known = self._file(), _pragma(self._spare[-1], "schema_version")
 
     def _file(self) -> tuple[int, int] | None:
         """Which file the path names at the moment; None for none."""
@@ -4284,7 +4283,9 @@ _LONG = ("result_text", "sources_json", "extra_json")
 
 def stored_job(db: Db, **which: Json) -> JobRow | None:
     """The job with these values."""
-    return next(iter(_jobs(db, " AND ".join(f"{n} = :{n}" for n in which), **which)), None)
+    return next(
+        iter(_jobs(db, " AND ".join(f"{name} IS :{name}" for name in which), **which)), None
+    )
 
 
 def list_jobs(db: Db, project_id: int, limit: int, offset: int = 0) -> tuple[list[JobRow], int]:
@@ -4314,32 +4315,27 @@ def running_twin(db: Db, project_id: int, digest: str) -> JobRow | None:
     return None
 
 
-def add_job(db: Db, job: JobRow) -> int:
-    """Store a job as it stands, under the id it has if that is free, else under a new one."""
-    values = job._asdict()
-    if not job.id or stored_job(db, id=job.id):
-        values["id"] = None
-    if stored_job(db, response_id=job.response_id):  # ids come from outside, and may repeat
-        values["response_id"] = PENDING + os.urandom(16).hex()
-    return _insert(db, "research_jobs", **values)
-
-
 def store_job(db: Db, job: JobRow, project: str) -> int:
-    """Bring the row of a job whose reply has come to where it stands; its id.
+    """Bring the row of a job to where it stands, or add it; its id.
 
     The row may be lost by now, since another process saw no sign of life. Where the file was
     replaced, another row may have its number.
     """
+    row = job._asdict()
     there = stored_job(db, id=job.id, started_at=job.started_at)
+    row["project_id"] = (
+        job.project_id or (there and there.project_id) or ensure_project(db, project)
+    )
+    if stored_job(db, response_id=job.response_id):  # ids come from outside, and may repeat
+        row["response_id"] = PENDING + os.urandom(16).hex()
     if there is None:
-        return add_job(db, job._replace(project_id=ensure_project(db, project)))
-    values = job._asdict()
-    values.update(project_id=job.project_id or there.project_id, last_checked_at=now_text())
-    if job.response_id.startswith(PENDING) or stored_job(db, response_id=job.response_id):
-        values["response_id"] = there.response_id
-    values["cancel_requested_at"] = there.cancel_requested_at
-    changes = ", ".join(f"{name} = :{name}" for name in values)
-    _run(db, f"UPDATE research_jobs SET {changes} WHERE id = :id", **values)
+        row["id"] = None if not job.id or stored_job(db, id=job.id) else job.id
+        return _insert(db, "research_jobs", **row)
+    if row["response_id"].startswith(PENDING):
+        row["response_id"] = there.response_id
+    row.update(cancel_requested_at=there.cancel_requested_at, last_checked_at=now_text())
+    changes = ", ".join(f"{name} = :{name}" for name in row)
+    _run(db, f"UPDATE research_jobs SET {changes} WHERE id = :id", **row)
     return job.id
 
 
@@ -4399,13 +4395,6 @@ def finish_job(db: Db, job: JobRow, event: Event | None = None) -> bool:
     return True
 
 
-def claim_cancel(db: Db, job_id: int) -> bool:
-    """Claim the right to cancel a running job: one caller gets it."""
-    sql = f"""UPDATE research_jobs SET cancel_requested_at = :now WHERE id = :id
-        AND cancel_requested_at IS NULL AND {_RUNNING}"""
-    return _run(db, sql, now=now_text(), id=job_id).rowcount == 1
-
-
 def take_lease(db: Db, name: str, owner: str, seconds: float) -> bool:
     """Take or renew the right to a task that one process does; False if another has it."""
     # A lease that ends later than a new one would was taken before the clock was put back.
@@ -4446,22 +4435,7 @@ _INDEXABLE = {
         AND item.status = 'completed' AND NOT is_blank(item.result_text)
         AND coalesce(item.tool, '') <> 'perplexity_chat'""",
 }
-# The three kinds of texts by their references: the column of their id, and whether they are there.
-_OWNERS = {
-    "c": (
-        "chat",
-        "chat_message_id",
-        """SELECT 1 FROM chat_messages JOIN chats ON chats.id = chat_id
-        WHERE chat_messages.id = :chat_message_id AND project_id = :project_id""",
-    ),
-    "j": (
-        "job",
-        "research_job_id",
-        """SELECT 1 FROM research_jobs
-        WHERE id = :research_job_id AND project_id = :project_id""",
-    ),
-    "t": ("text", "", "SELECT 1 FROM projects WHERE id = :project_id"),
-}
+_OWNERS = {"c": ("chat", "chat_message_id"), "j": ("job", "research_job_id"), "t": ("text", "")}
 
 
 def _of(db: Db, what: str, wanted: VectorSet) -> sqlite3.Cursor:
@@ -4492,16 +4466,18 @@ def store_chunks(
     db: Db, project_id: int, combination: Combination, chunks: Iterable[tuple[Chunk, bytes]]
 ) -> list[bool]:
     """Store chunks with their vectors in place of former ones; False for one whose text is gone."""
+    import sqlite3
+
     common = {**combination._asdict(), "project_id": project_id, "created_at": now_text()}
     kept = []
     for chunk, vector in chunks:
-        source, owner, there = _OWNERS[chunk.ref[0]]
+        source, owner = _OWNERS[chunk.ref[0]]
         row = {**chunk._asdict(), **common, "vector": vector, "source": source}
         row.update({owner: int(chunk.ref[2:])} if owner else {})
-        kept.append(_one(db, there, **row) is not None)
-        if kept[-1]:
+        kept.append(False)
+        with contextlib.suppress(sqlite3.IntegrityError):  # what it refers to is not there
             # A new row with a larger id: that is how those who hold vectors see the change.
-            _insert(db, "embedding_chunks", "REPLACE", **row)
+            kept[-1] = bool(_insert(db, "embedding_chunks", "REPLACE", **row))
     return kept
 
 
@@ -6098,7 +6074,7 @@ class PaidRequest:
             estimate_nano = self._affordable(db)
             job_id = None
             if self.plan.keep is not None:
-                job_id = add_job(db, self.job()._replace(project_id=project))
+                job_id = store_job(db, self.job()._replace(project_id=project), self.project)
             event = self._event(project)
             opened = (project, *reserve(db, event, estimate_nano, job_id))
         self.job_id, self._opened = job_id, opened
@@ -8501,10 +8477,9 @@ def _adopted(call: Call, response_id: str, project: str) -> int:
     run = read_run(free_get(call, f"{AGENT_PATH}/{response_id}").body)
     note_new_project(call, project)
     status = "in_progress" if run.finished else run.status  # the look that follows sees its end
+    job = JobRow(0, 0, "(started elsewhere)", "", response_id, now_text(), status, run.model)
     with call.store.writing() as db:
-        owner, began = ensure_project(db, project), now_text()
-        job = JobRow(0, owner, "(started elsewhere)", "", response_id, began, status, run.model)
-        return add_job(db, job._replace(tool=PREFIX + "research"))
+        return store_job(db, job._replace(tool=PREFIX + "research"), project)
 
 
 def _found_job(call: Call, number: int, project: str) -> JobRow:
@@ -8555,7 +8530,8 @@ def _cancel(call: Call, seen: PollResult, project: str) -> Any:
     if not asked and not call.confirmed(f"{what} Cancel it?"):
         raise call.unconfirmed(what)
     with call.store.writing() as db:
-        claimed = claim_cancel(db, job.id)
+        known = stored_job(db, id=job.id, cancel_requested_at=None)
+        claimed = known and change_job(db, job.id, cancel_requested_at=now_text())
     problem = _send_cancel(call, job) if claimed else ""
     if not problem:
         return result._replace(
