@@ -1301,10 +1301,10 @@ class Usage(WithFolder):
                     )
                     cost = 9_000_000_000 if n < 20 else 1_000_000 + n  # only the last fifty count
                     inserted(db, "usage_events", cost_nano_usd=cost, cost_source="reported", **row)
-            self.assertIn("up to 0.001500103;", owner.refused("ask", query="q", depth="low"))
-            self.assertIn("up to 0.01;", owner.refused("ask", query="q", depth="fast"))
+            self.assertIn("up to $0.0016;", owner.refused("ask", query="q", depth="low"))
+            self.assertIn("up to $0.01;", owner.refused("ask", query="q", depth="fast"))
             send = {"action": "send", "title": "t", "message": "m", "depth": "low"}
-            self.assertIn("up to 0.02;", owner.refused("chat", **send))
+            self.assertIn("up to $0.02;", owner.refused("chat", **send))
 
 
 class Bounds(WithFolder):
