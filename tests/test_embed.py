@@ -1217,7 +1217,7 @@ class Searching(SearchTest):
         gate = self.fake.hold(ROUTE)
         outcome = self.outcome(hurried, action="search", query="x", dimensions=128)
         self.assertEqual(outcome.kind, "network_timeout")
-        self.assertIn("try again later", outcome.text)
+        self.assertIn("Try again later", outcome.text)
         gate.set()
         self.assertTrue(hurried.settle(WAIT_S))
         self.assertEqual(self.events("status"), [("ok",)])
