@@ -6425,7 +6425,7 @@ def handed_off(call: Call) -> Outcome | None:
     if not sent or request.job_id is None:
         what = "the request was not sent by then, and will not be" * (not sent)
         what = what or "what was sent is paid for once and recorded"
-        text = f"No answer yet after {call.settings.wait_s:.0f} s: {what}. Try again later."
+        text = f"No answer yet after {call.settings.wait_s:.0f} s: {what}; try again later."
         return failure(call.declared, ToolError("network_timeout", text, sent=sent))
     warning = late_text(call, request.job_id, request.project)
     shown: dict[str, Json] = {"status": "in_progress", "job_id": request.job_id}
