@@ -4786,7 +4786,7 @@ def checked_schema(schema: dict[str, Json]) -> dict[str, Json]:
     return schema
 
 
-def model_estimate(price: "Pricing | None", body: Mapping[str, Json], earlier: str = "") -> int:
+def model_estimate(price: Mapping[str, Json], body: Mapping[str, Json], earlier: str = "") -> int:
     """The most that a run of a model may cost, in nano-USD, by its prices and its token cap.
 
     A conversation that goes on is read again from its beginning, wherever it is kept.
@@ -4796,8 +4796,7 @@ def model_estimate(price: "Pricing | None", body: Mapping[str, Json], earlier: s
     searches = count_of(body.get("max_steps")) or 0
     documented = (usd for usd, names in AGENT_PRICES.items() if body.get("model") in names.split())
     usd_in, usd_out = next(documented, next(iter(AGENT_PRICES)))
-    usd_in = price.input if price and price.input is not None else usd_in
-    usd_out = price.output if price and price.output is not None else usd_out
+    usd_in, usd_out = price.get("input", usd_in), price.get("output", usd_out)
     tokens = (asked + PAGE_TOKENS * bool(searches)) * usd_in + output * usd_out
     return int(tokens * NANO / 1_000_000) + searches * SEARCH_FEE
 
@@ -5130,22 +5129,15 @@ def read_search(body: Json) -> tuple[list[Hit], list[str]]:
 # ---- Models
 
 
-class Pricing(NamedTuple):
-    """Prices as the API reports them; null where it reports none."""
-
-    input: float | None = None
-    output: float | None = None
-    cache_read: float | None = None
-    cache_write: float | None = None
-    unit: str | None = None
+PRICED = ("input", "output", "cache_read", "cache_write")
 
 
 class Model(NamedTuple):
-    """One model of the live list."""
+    """One model of the live list, with the prices that the API reports, and their unit."""
 
     id: str
     provider: str
-    pricing: Pricing
+    pricing: dict[str, Json]
 
 
 def read_models(body: Json) -> list[Model]:
@@ -5157,13 +5149,12 @@ def read_models(body: Json) -> list[Model]:
         name, pricing = without_hidden(text_in(entry, "id") or ""), object_in(entry, "pricing")
         if not name or len(name) > MAX_MODEL_CHARS:
             continue
-        prices: dict[str, Any] = {"unit": one_line(text_in(pricing, "unit") or "", 40) or None}
-        for kind in Pricing._fields[:4]:
-            price: Json = pricing.get(kind)
-            usable = type(price) in (int, float) and 0 <= price < NANO
-            prices[kind] = float(price) if usable else None
+        told: dict[str, Any] = {kind: pricing.get(kind) for kind in PRICED}
+        numbers = {kind: price for kind, price in told.items() if type(price) in (int, float)}
+        prices: Json = {kind: float(n) for kind, n in numbers.items() if 0 <= n < NANO}
+        unit = one_line(text_in(pricing, "unit") or "", 40)
         provider = one_line(text_in(entry, "owned_by") or name.partition("/")[0], 100)
-        models.append(Model(name, provider, Pricing(**prices)))
+        models.append(Model(name, provider, {**prices, "unit": unit} if unit else prices))
     return models
 
 
@@ -6844,7 +6835,7 @@ def priced(call: Call, plan: RequestPlan, project: str) -> RequestPlan:
     if not (call.rehearses or fails):
         with contextlib.suppress(ToolError):
             models = catalog_of(call, refresh=False, limit_s=CATALOG_LIMIT_S)[0]
-    price = next((m.pricing for m in models if m.id == plan.model), None)
+    price: dict[str, Json] = next((m.pricing for m in models if m.id == plan.model), {})
     most = model_estimate(price, plan.body, plan.earlier)
     if len(known) >= ENOUGH_HISTORY and "max_output_tokens" not in plan.body:
         alone = {**plan.body, "max_output_tokens": 1, "max_steps": 0}
@@ -9425,8 +9416,8 @@ class ModelsResult(NamedTuple):
     untrusted: Json = UNTRUSTED
 
     def text(self) -> str:
-        rows = [("USD per million tokens", "input", "output", "cache read", "cache write")]
-        rows += [(model.id, *model.pricing[:4]) for model in self.models]  # type: ignore[misc]
+        head = ("USD per million tokens", "input", "output", "cache read", "cache write")
+        rows = [head, *((m.id, *map(m.pricing.get, PRICED)) for m in self.models)]
         used = "; ".join(
             f"{m['name']}: {m['id']}{'' if m['known'] else ' (not in the live list)'}"
             for m in self.routing["models"]
