@@ -462,6 +462,14 @@ class TheList(unittest.TestCase):
             self.assertEqual(pro.Computer(off).tools(), {})
             self.assertEqual(len(made.fake.seen), count)
 
+    def test_the_page_of_the_tool_for_files_is_there_while_somebody_is_signed_in(self) -> None:
+        for signed_in in (True, False):
+            with bridge(signed_in=signed_in) as made:
+                call = pro.Call(made.runtime, pro.TOOLS["perplexity_help"])
+                outcome = pro.run_tool(call, {"name": "perplexity_computer_file"})
+            self.assertEqual(outcome.kind, None if signed_in else "invalid_request")
+            self.assertEqual("- asset_id (string" in outcome.text, signed_in)
+
 
 class Files(unittest.TestCase):
     def test_a_file_goes_up_with_every_field_before_it(self) -> None:

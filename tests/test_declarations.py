@@ -205,6 +205,15 @@ class Reading(Refusals):
             'Example arguments: {"action":"delete","query":"x","number":1}.',
         )
 
+    def test_the_example_in_a_refusal_is_one_of_what_was_wanted(self) -> None:
+        for declared in pro.TOOLS.values():
+            for action in declared.needs or {}:
+                with self.assertRaises(pro.ToolError) as caught:
+                    pro.read_arguments(declared, {"action": action})
+                example = caught.exception.message.partition("Example arguments: ")[2]
+                if example:
+                    self.assertEqual(json.loads(example[:-1])["action"], action, declared.name)
+
     def test_seconds_of_waiting_are_brought_within_the_servers_limit_with_a_notice(self) -> None:
         notices: list[str] = []
         raw = {"action": "list", "query": "x"}
