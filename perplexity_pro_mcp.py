@@ -1353,6 +1353,11 @@ class Field(NamedTuple):
     required: bool = False
 
     @property
+    def is_action(self) -> bool:
+        """Whether it is the word that says what a tool is to do."""
+        return self.arg.positional and bool(self.shape.choices)
+
+    @property
     def form(self) -> str:
         """How a terminal gives it: switch text texts file choice integer number json or any."""
         if self.shape.choices:
@@ -9687,7 +9692,8 @@ def _usage_warnings(sums: Mapping[str, Json], caps: Sequence[Cap]) -> list[str]:
     if computed:
         bound += f"; {counted(computed, 'cost')} computed from documented prices"
     near = [
-        f"{cap.name} is used up to {CAP_WARNING:.0%} or more."
+        f"{cap.name} is used up to {CAP_WARNING:.0%} or more: "
+        f"{dollars(usd_text(cap.spent_nano + cap.reserved_nano))} of ${usd_text(cap.limit_nano)}."
         for cap in caps
         if cap.window != "call"
         and cap.spent_nano + cap.reserved_nano >= CAP_WARNING * cap.limit_nano
@@ -12279,9 +12285,12 @@ class Screen:
 
     def page(self, text: str) -> None:
         """Write lines; in a terminal long ones are broken, and go on below their second column."""
-        lines = text.splitlines()
-        if self.terminal:
-            lines = [part for line in lines for part in hanging(line, self.width)]
+        lines = list[str]()
+        for line in text.splitlines():
+            found = re.match(r" *(?:\S+ {2,})?", line)
+            at = found.end() if found and found.end() < self.width - 20 else 0
+            parts = wrapped(line[at:], self.width - at) if self.terminal else [line[at:]]
+            lines += [line[:at] + parts[0], *(" " * at + part for part in parts[1:])]
         self.data("".join(f"{line}\n" for line in lines))
 
     def show(self, text: str) -> None:
@@ -12427,14 +12436,6 @@ def wrapped(text: str, width: int) -> list[str]:
             at = max(1, width // (1 if lines[-1].isascii() else 2))
             lines[-1:] = [lines[-1][:at], lines[-1][at:]]
     return lines
-
-
-def hanging(line: str, width: int) -> list[str]:
-    """The lines of an entry, all but the first below its second column."""
-    found = re.match(r" *(?:\S+ {2,})?", line)
-    at = found.end() if found and found.end() < width - 20 else 0
-    first, *more = wrapped(line[at:], width - at)
-    return [line[:at] + first, *(" " * at + part for part in more)]
 
 
 def aligned(rows: Sequence[Sequence[str]], width: int, *, wrap: bool = False) -> list[str]:
@@ -12760,10 +12761,6 @@ def _fields_of(command: str) -> list[Field]:
     return [*(field for field in own if field.name != "confirm"), *added]
 
 
-def _is_action(field: Field) -> bool:
-    return field.arg.positional and bool(field.shape.choices)
-
-
 def flags_of(field: Field) -> list[str]:
     """How a flag may be written; an action has none."""
     flag = "--" + field.name.replace("_", "-")
@@ -12772,7 +12769,7 @@ def flags_of(field: Field) -> list[str]:
         own.append(f"--no-{flag[2:]}")
     if field.shape.list_of == "string" and flag.endswith("s"):
         own.insert(0, flag[:-1])  # one value at a time
-    return [] if _is_action(field) else [*own, *["--confirm"] * (field.name == "yes")]
+    return [] if field.is_action else [*own, *["--confirm"] * (field.name == "yes")]
 
 
 def _meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
@@ -12796,7 +12793,7 @@ def read_words(declared: Tool, words: Sequence[str], stdin: Stdin) -> ParsedComm
     values = {n: _value(f, *typed[n], stdin) for n, f in fields.items() if n in typed}
     options = {name: values.pop(name) for name in [*values] if name in _ADDED}
     # Flags win over --args-json, and words over both: the nearer to the hand, the more meant.
-    given = _arguments_in(stdin.text_of(options.pop("args_json", "{}")))
+    given = _json_of("--args-json", stdin.text_of(options.pop("args_json", "{}")))
     for name in given.keys() - fields.keys() - {*IGNORED_ARGUMENTS, *RENAMED}:
         raise UsageError(f"{one_line(name, 40)}: there is no such argument{_meant(name, fields)}")
     arguments = {name: value for name, value in given.items() if value is not None}
@@ -12867,18 +12864,11 @@ def _flag_in(word: str, rest: list[str], known: Mapping[str, Field]) -> tuple[Fi
 def _json_of(flag: str, text: str) -> Json:
     """JSON, or the refusal that names the flag it was given to."""
     try:
-        return read_json(text)
+        found = read_json(text)
     except ValueError:
-        raise UsageError(
-            f"{flag} must be JSON, not {one_line(text, 60)}; some shells take quotes away: put it "
-            f"into a file and write {flag} @FILE"
-        ) from None
-
-
-def _arguments_in(text: str) -> dict[str, Json]:
-    """What --args-json holds."""
-    found = _json_of("--args-json", text)
-    if not isinstance(found, dict):
+        words = f"{flag} must be JSON, not {one_line(text, 60)}; some shells take quotes away: "
+        raise UsageError(f"{words}put it into a file and write {flag} @FILE") from None
+    if flag == "--args-json" and not isinstance(found, dict):
         raise UsageError("--args-json must be a JSON object")
     return found
 
@@ -12909,7 +12899,7 @@ def _places_of(declared: Tool, action: Json) -> list[Field]:
     fields, names = fields_of(arguments_of(declared)), _PLACED.get((declared.word, action))
     if names is None:
         return [field for field in fields if field.arg.positional]
-    return [field for field in fields if _is_action(field) or field.name in names]
+    return [field for field in fields if field.is_action or field.name in names]
 
 
 def _place(order: ParsedCommand, places: list[str], stdin: Stdin) -> None:
@@ -13001,32 +12991,26 @@ def words_of(declared: Tool, arguments: Mapping[str, Json]) -> list[str]:
     placed = [field.name for field in _places_of(declared, arguments.get("action"))]
     for field in fields_of(arguments_of(declared)):
         value = arguments.get(field.name)
+        is_list, is_placed = isinstance(value, list), field.name in placed
         items = value if isinstance(value, list) else [value]
         # A word must not look like anything else, nor follow one that is missing.
         simple = all(str(item).lstrip()[:1] not in {"", *"-@{["} for item in items)
-        simple = simple and value is not None and (items is not value or len(items) > 1)
-        if field.name in placed and simple and not isinstance(value, dict):
+        simple = simple and value is not None and (not is_list or len(items) > 1)
+        if is_placed and simple and not isinstance(value, dict):
             places += map(str, items)
             continue
-        placed = [] if field.name in placed else placed
-        words = [] if value is None else _flags_for(field, value, simple=simple)
+        placed = [] if is_placed else placed
+        names, flag = flags_of(field), "--" + field.name.replace("_", "-")
+        # What only --args-json can hold: a single one of a text-or-list would become a text.
+        lost = isinstance(value, dict) or (field.form == "any" and not simple) or not names
+        if is_list:
+            lost = field.form != "texts" or (field.shape.or_list and len(items) == 1)
+        words = [] if lost or value is None else [f"{flag}={item}" for item in items]
+        if isinstance(value, bool):
+            words = [name for name in names if name.startswith("--no-") != value]
         flags += words
-        rest.update({field.name: value} if value is not None and not words else {})
+        rest.update({} if words or value is None else {field.name: value})
     return [*places, *flags, *([f"--args-json={json_text(rest)}"] if rest else [])]
-
-
-def _flags_for(field: Field, value: Json, *, simple: bool) -> list[str]:
-    """A value as flags; none where only --args-json can hold it."""
-    flags = flags_of(field)
-    if isinstance(value, bool):
-        return [flag for flag in flags if flag.startswith("--no-") != value]
-    is_lost = isinstance(value, dict) or (field.form == "any" and not simple)
-    if isinstance(value, list):  # a single one of a text-or-list would become a text
-        is_lost = field.form != "texts" or (field.shape.or_list and len(value) == 1)
-    if is_lost or not flags:
-        return []
-    flag = "--" + field.name.replace("_", "-")
-    return [f"{flag}={item}" for item in (value if isinstance(value, list) else [value])]
 
 
 # ---- Running
@@ -13658,9 +13642,11 @@ class Command(NamedTuple):
 def run_words(declared: Tool, words: Sequence[str], scene: Context) -> int:
     """Run a tool's command."""
     settings, screen = scene
-    stdin, is_chat = Stdin(), declared.word == "chat"
-    if is_chat and not stdin.is_fed() and _opens_a_prompt(declared, words):
-        return _converse(words, scene)
+    stdin = Stdin()
+    if declared.word == "chat" and not stdin.is_fed():
+        places, typed = _sorted_out(_fields_of("chat"), words)
+        if not places and typed.keys().isdisjoint(_NOT_AT_A_PROMPT):
+            return _converse(words, scene)
     order = read_words(declared, words, stdin)
     settings, order = _for_a_shell(settings, order)
     for option in order.options.keys() & {"output", "html"}:
@@ -13750,15 +13736,11 @@ def _save_charts(order: ParsedCommand, runtime: Runtime, screen: Screen) -> int:
 
 # ---- A conversation at a prompt
 
-_SLASHES = ("/model", "/new", "/save")
 _SLASH_HELP = "/model ID, /new, /save FILE; Ctrl-D ends."
-
-
-def _opens_a_prompt(declared: Tool, words: Sequence[str]) -> bool:
-    """Whether there is no message yet, and nothing asked for but how to talk."""
-    places, typed = _sorted_out(_fields_of(declared.word), words)
-    others = {"message", "args_json", "dry_run", "output", "json", "chat_id", "limit", "offset"}
-    return not places and typed.keys().isdisjoint(others)
+# The flags that say more than how to talk.
+_NOT_AT_A_PROMPT = frozenset(
+    ("message", "args_json", "dry_run", "output", "json", "chat_id", "limit", "offset")
+)
 
 
 def _converse(words: Sequence[str], scene: Context) -> int:
@@ -13832,7 +13814,7 @@ def _obey(line: str, talk: tuple[list[str], list[str], list[str]], screen: Scree
     elif command == "/save" and rest:
         screen.note("There is no answer to save yet.")
     else:
-        near = nearest(command, _SLASHES)
+        near = nearest(command, ("/model", "/new", "/save"))
         hint = f"Did you mean {near}? " if near and near != command else ""
         screen.note(f"{hint}There are {_SLASH_HELP}")
 
@@ -13896,7 +13878,7 @@ def _computer_call(
     if action == "read":
         return "read_thread", named
     if action == "call":
-        return named["tool"], _arguments_in(stdin.text_of(flags.get("args_json", "{}")))
+        return named["tool"], _json_of("--args-json", stdin.text_of(flags.get("args_json", "{}")))
     if action:
         path = {"path": flags["output"]} if "output" in flags else {}
         return f"{PREFIX}computer_file", {"action": action, **path, **named}
@@ -14543,7 +14525,7 @@ def _offers(words: Sequence[str], settings: Settings) -> Iterable[str]:
         if field.name == "project":
             return known_projects(settings)
         return closed.get(field.name, field.shape.choices)
-    actions = [name for field in fields if _is_action(field) for name in field.shape.choices]
+    actions = [name for field in fields if field.is_action for name in field.shape.choices]
     if word == "projects" and last in {"delete", "budget"}:
         return known_projects(settings)
     if word == "help":

@@ -568,6 +568,12 @@ class Usage(unittest.TestCase):
         self.assertIn("A, $5.00 a day: $2.50 spent, $0.06 reserved, $2.44 left", terminal)
         self.assertEqual(terminal[2].split(), ["tool", "cost", "calls", "errors"])
 
+    def test_a_cap_that_is_used_up_is_told_with_its_amounts(self) -> None:
+        with console() as here:
+            here.line("ask q")
+            said = here.line("usage", PERPLEXITY_BUDGET_DAILY_USD="0.003")
+        self.assertRegex(said.err, r"used up to 80% or more: \$0\.0028 of \$0\.003\.\n")
+
     def test_keys_are_shown_as_they_are_stored(self) -> None:
         with console() as here:
             here.line("search q")
@@ -674,9 +680,8 @@ class DryRun(unittest.TestCase):
             )
             del caps["PERPLEXITY_BUDGET_DAILY_USD"]
             said = here.line("ask hi", **caps)
-            self.assertIn(
-                "cost up to $0.038, and PERPLEXITY_BUDGET_CALL_USD allows $0.0379", said.err
-            )
+            self.assertIn("PERPLEXITY_BUDGET_CALL_USD allows $0.0379 a call, and", said.err)
+            self.assertIn("may cost up to $0.038;", said.err)
 
     def test_a_chat_is_continued_as_it_would_be_and_stays_as_it_is(self) -> None:
         with console() as here:
