@@ -23,7 +23,7 @@ What it can reach, and where that is written
   ports      none; but `computer login` listens on 127.0.0.1 for the browser's answer, and opens
              the browser unless told not to: the one program ever started             chapter 16
 
-To audit it, read chapters 3, 5 and 6 first, at most 1,500 lines of at most 16,000: the key, the
+To audit it, read chapters 3, 5 and 6 first, at most 1,450 lines of at most 15,000: the key, the
 files and the sockets live there and nowhere else. Tests hold every power to its chapter, and these
 figures. Its threads and locks are listed at the heads of chapters 6, 11 and 15.
 
@@ -743,7 +743,7 @@ _STATUSES: dict[int, tuple[Kind, str, str]] = {
     0: ("unexpected_response", "Perplexity answered in an unexpected way", MEND_NETWORK),
 }
 # Why there is no connection, by the name of the exception or of what it is a kind of.
-UNREACHED = {
+_UNREACHED = {
     "gaierror": "The name of {} could not be resolved (DNS)",
     "TimeoutError": "There was no connection to {} in time",
     "ConnectionRefusedError": "The connection to {} was refused",
@@ -814,6 +814,25 @@ def status_cause(status: int, raw: bytes, key: str, retry_after: str | None) -> 
         todo = f"{todo}, or {_MEND_CREDIT}"
     again, sent = status == 429 or 500 <= status < 600, not 400 <= status < 500
     return Cause(kind, what, todo, again, sent, status, said, read_retry_after(retry_after))
+
+
+def unreached_cause(error: BaseException, place: str) -> Cause:
+    """Why there is no connection: nothing has been sent, so another attempt is safe."""
+    names = [kind.__name__ for kind in type(error).__mro__]
+    what = next(_UNREACHED[name] for name in names if name in _UNREACHED).format(place)
+    todo = "check the network connection, and set HTTPS_PROXY if this network needs a proxy"
+    return Cause("network_timeout", what, todo, "OSError" in names)
+
+
+def unanswered_cause(error: BaseException, took_s: float) -> Cause:
+    """Why there is no whole reply; the request itself may have arrived."""
+    if not {"OSError", "IncompleteRead"} & {kind.__name__ for kind in type(error).__mro__}:
+        what = "The reply was not valid HTTP"
+        return Cause("unexpected_response", what, MEND_NETWORK, sent=True)
+    what = "The connection was lost before Perplexity's reply was complete"
+    if isinstance(error, TimeoutError):
+        what = f"Perplexity sent no complete reply within {took_s:.1f} s"
+    return Cause("network_timeout", what, RETRY, again=True, sent=True)
 
 
 def cause_error(cause: Cause, attempts: int, *, is_free: bool) -> ToolError:
@@ -1104,20 +1123,14 @@ class Variable(NamedTuple):
         return str(value or self.shown)
 
 
-_SECONDS, _AGE = _range(0.1, 3600), _range(0, 31_536_000)
+_SECONDS, _AGE, _WAIT = _range(0.1, 3600), _range(0, 31_536_000), _range(0.1, MAX_WAIT_S)
 _MODES = ("standard", "custom", "dynamic")
 _SWITCH = ("on", "off", "true", "false", "yes", "no", "1", "0")
 _LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 _OWN_ROWS: tuple[tuple[Any, ...], ...] = (  # each name begins with PERPLEXITY_
     ("API_KEY", "", None, "The Perplexity API key; never logged, returned or stored"),
     ("API_KEY_FILE", "key_file", _path, "A file that holds the key, readable by its owner only"),
-    (
-        "DATA_DIR",
-        "data_dir",
-        _folder,
-        "Folder of the database and its backups",
-        "~/.perplexity-pro",
-    ),
+    ("DATA_DIR", "data_dir", _folder, "Folder of database and backups", "~/.perplexity-pro"),
     ("BASE_URL", "base_url", read_base_url, "API address: https, or http on loopback"),
     ("FILES_DIR", "files_dir", _path, "Folder from which images may be read", "none: images off"),
     ("ROUTING", "routing", _word(*_MODES, grave=True), "standard, custom or dynamic"),
@@ -1131,12 +1144,7 @@ _OWN_ROWS: tuple[tuple[Any, ...], ...] = (  # each name begins with PERPLEXITY_
     ("CONFIRM_USD", "confirm_nano", _usd, "Ask the user before a call that may cost more"),
     ("PROJECT", "project", str, "Project of the calls that the llm model makes"),
     ("TOOLS", "tools", str, "Tools to offer: names or core, -name to leave out"),
-    (
-        "WAIT_SECONDS",
-        "wait_s",
-        _range(0.1, MAX_WAIT_S),
-        "Server: longest wait of one call, then a job",
-    ),
+    ("WAIT_SECONDS", "wait_s", _WAIT, "Server: longest wait of one call, then a job"),
     ("AGENT_WAIT_SECONDS", "", None, "The same, as other programs call it"),
     ("OBSERVE", "observe", _word(*_SWITCH), "off: do not settle running jobs in the background"),
     ("MAX_RESULT_CHARS", "max_result_chars", _range(4000, 10**6, whole=True), "Longest result"),
@@ -1906,12 +1914,11 @@ def replace_file(path: Path, text: str | bytes) -> None:
 
 
 class FoundKey(NamedTuple):
-    """The key and where it was found, or why there is none and what a client's user does then."""
+    """The key and where it was found, or why there is none."""
 
     key: str | None
     place: str
     problem: str = ""
-    todo: str = ""
 
 
 def _key_in(path: Path) -> tuple[str | None, str]:
@@ -1948,13 +1955,9 @@ def find_key(settings: Settings) -> FoundKey:
         if key:
             return FoundKey(key, stored)
         reasons.append(f"{stored} {flaw}")
-    todo = (
-        f"Put the key into the env block of this server in the client's configuration as "
-        f"{KEY_VARIABLE}, or its file's path as {KEY_FILE_VARIABLE}, and restart the client."
-    )
     unset = f"neither {KEY_VARIABLE} nor {KEY_FILE_VARIABLE} is set, and none is stored"
     told = ", and ".join(filter(None, reasons)) or unset
-    return FoundKey(None, "", f"No Perplexity API key: {told}.", todo)
+    return FoundKey(None, "", f"No Perplexity API key: {told}.")
 
 
 def store_own(settings: Settings, name: str, text: str) -> Path:
@@ -2223,24 +2226,24 @@ class Work:
 
     def __init__(self, name: str, work: Callable[[], Any]) -> None:
         self.over = threading.Event()
-        self._work = work
-        self._value: Any = None
-        self._error: BaseException | None = None
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        self._ended: tuple[Any, BaseException | None] = None, None
 
-    def _run(self) -> None:
-        try:
-            self._value = self._work()
-        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
-            self._error = error
-        finally:
-            self.over.set()
+        def run() -> None:
+            try:
+                self._ended = work(), None
+            except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+                self._ended = None, error
+            finally:
+                self.over.set()
+
+        threading.Thread(target=run, name=name, daemon=True).start()
 
     def result(self) -> Any:
         """What it returned; raises what it raised."""
-        if self._error is not None:
-            raise self._error
-        return self._value
+        value, error = self._ended
+        if error is not None:
+            raise error
+        return value
 
 
 class _Exchange:
@@ -2530,30 +2533,32 @@ def _put_in_words(exchange: _Exchange) -> Iterator[None]:
         raise
     except Exception as error:  # noqa: BLE001 - of dozens of kinds, and some quote what they got
         if exchange.reached:
-            raise _Failed(_reply_cause(exchange, error)) from None
+            took_s = time.monotonic() - exchange.began
+            raise _Failed(unanswered_cause(error, took_s)) from None
         if not isinstance(error, TimeoutError):  # else the thread of a name may still be busy
             _lookup.cache_clear()
         raise _Failed(_connect_cause(exchange, error)) from None
 
 
 def _connect_cause(exchange: _Exchange, error: Any) -> Cause:
-    """Why there is no connection: nothing has been sent, so another attempt is safe."""
-    place, proxy, again = exchange.place, exchange.proxy, isinstance(error, OSError)
-    names = [kind.__name__ for kind in type(error).__mro__]
-    if "SSLCertVerificationError" in names:
+    """Why there is no connection, and whose address is to be looked at."""
+    import ssl
+
+    place, proxy, cause = exchange.place, exchange.proxy, unreached_cause(error, exchange.place)
+    if isinstance(error, ssl.SSLCertVerificationError):
         return _certificate_cause(place, error)
-    what = next(UNREACHED[name] for name in names if name in UNREACHED).format(place)
-    todo = "check the network connection, and set HTTPS_PROXY if this network needs a proxy"
     if proxy and place != exchange.host:
         todo = f"check {proxy.variable}, or except {exchange.host} in NO_PROXY"
         refusal = re.match(r"Tunnel connection failed: (\d+)", str(error))
-        if refusal:
-            wants = ", which wants a user name and password" if refusal[1] == "407" else ""
-            what = f"The connection was refused (HTTP {refusal[1]}) by {place}{wants}"
-            again = refusal[1] >= "500"
-    elif not exchange.outgoing.url and exchange.settings.base_url != DEFAULT_BASE_URL:
+        if not refusal:
+            return cause._replace(todo=todo)
+        wants = ", which wants a user name and password" if refusal[1] == "407" else ""
+        what = f"The connection was refused (HTTP {refusal[1]}) by {place}{wants}"
+        return cause._replace(what=what, todo=todo, again=refusal[1] >= "500")
+    if not exchange.outgoing.url and exchange.settings.base_url != DEFAULT_BASE_URL:
         todo = "check PERPLEXITY_BASE_URL and whether the server there runs"
-    return Cause("network_timeout", what, todo, again)
+        return cause._replace(todo=todo)
+    return cause
 
 
 def _certificate_cause(host: str, error: ssl.SSLCertVerificationError) -> Cause:
@@ -2572,20 +2577,6 @@ def _certificate_cause(host: str, error: ssl.SSLCertVerificationError) -> Cause:
         todo = f"open https://{host} in Edge once, so that Windows fetches what it lacks"
     inspects = "if a proxy inspects this network's traffic, name its certificate file in"
     return Cause("network_timeout", what, f"{inspects} SSL_CERT_FILE; {todo}")
-
-
-def _reply_cause(exchange: _Exchange, error: Any) -> Cause:
-    """Why there is no whole reply; the request itself may have arrived."""
-    from http.client import IncompleteRead
-
-    if not isinstance(error, (OSError, IncompleteRead)):
-        what = "The reply was not valid HTTP"
-        return Cause("unexpected_response", what, MEND_NETWORK, sent=True)
-    what = "The connection was lost before Perplexity's reply was complete"
-    if isinstance(error, TimeoutError):
-        took_s = time.monotonic() - exchange.began
-        what = f"Perplexity sent no complete reply within {took_s:.1f} s"
-    return Cause("network_timeout", what, RETRY, again=True, sent=True)
 
 
 # ---- Requests ----
@@ -5930,7 +5921,12 @@ class Call:
             raise ToolError("invalid_request", " ".join(self.settings.problems), todo=mend)
         found = find_key(self.settings)
         if found.key is None:
-            raise ToolError("authentication", found.problem, todo=found.todo)
+            mend = (
+                "Put the key into the env block of this server in the client's configuration as "
+                f"{KEY_VARIABLE}, or its file's path as {KEY_FILE_VARIABLE}, and restart the "
+                "client."
+            )
+            raise ToolError("authentication", found.problem, todo=mend)
         return found.key
 
     def has_paid(self) -> bool:

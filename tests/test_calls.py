@@ -67,6 +67,12 @@ class PaidOnce(unittest.TestCase):
             gate.set()
             running.join()
 
+    def test_without_a_key_nothing_is_sent_and_the_client_is_told_where_to_put_one(self) -> None:
+        with desk(PERPLEXITY_API_KEY="") as owner:
+            text = owner.refused("ask", query="q")
+            self.assertRegex(text, "(?s)authentication.*env block.*restart the client")
+            self.assertEqual(owner.fake.requests, [])
+
     def test_a_refused_request_is_recorded_as_free(self) -> None:
         with desk() as owner:
             owner.fake.key = "pplx-" + "another" * 6
