@@ -7667,9 +7667,16 @@ class RunAnswer(Answer):
         return self.told(ran, *lines, block=answer_block(answer, self.sources), facts=facts)
 
 
-def made(call: Call, **values: Any) -> Any:
+def made(call: Call, args: Any, **values: Any) -> Any:
     """The result of the tool that is called; a checker knows no inherited keys, so any."""
-    return call.declared.handler.__annotations__["return"](**values)
+    common = {"warnings": [*call.warnings], "project": args.project}
+    return call.declared.handler.__annotations__["return"](**{**common, **values})
+
+
+def listed(call: Call, args: Any, result: R, part: str) -> R:
+    """As much of a list as fits, from the offset on, and the call that goes on from there."""
+    rest = functools.partial(again, call.declared.word, args)
+    return fitted(result, part, call.settings.max_result_chars, rest, at=args.offset)
 
 
 def read_answer(reply: Reply) -> ParsedReply:
@@ -7728,11 +7735,13 @@ def answered(  # noqa: PLR0913 - what ask and chat differ in
     *,
     advice: str,
     previous: str | None,
-    **plan: Any,
-) -> tuple[ParsedReply, dict[str, Any]]:
-    """The paid answer to what is given of a conversation or question, and what is told of it.
+    plan: Mapping[str, Any],
+    **told: Any,
+) -> tuple[ParsedReply, Any]:
+    """The paid answer to what is given of a question or conversation, and the result.
 
-    `advice` is the likely cause of a refusal without one, `plan` what else the request has.
+    `advice` is the likely cause of a refusal that names none, `plan` what else the request has,
+    `told` what else the result.
     """
 
     def plan_of(routing: Routing) -> RequestPlan:
@@ -7760,23 +7769,25 @@ def answered(  # noqa: PLR0913 - what ask and chat differ in
     strays = outside_domains((source.url for source in sources), args.domains)
     with_schema = getattr(args, "json_schema", None) is not None
     parsed, flaws = answer_json_of(run.answer) if with_schema else (None, [])
-    return reply, {
-        "answer": run.answer,
-        "answer_json": parsed,
-        "warnings": [*run_warnings(run, args), *orphans, *strays, *call.warnings, *flaws],
-        "citations": citations,
-        "sources": sources,
-        "status": run.status,
-        "incomplete_reason": run.incomplete_reason,
-        "model": run.model,
-        "depth": args.depth,
-        "routing": routing,
-        "response_id": run.id,
-        "usage": spend_of(run.usage),
-        "latency_ms": reply.latency_ms,
-        "project": args.project,
-        "answer_chars": len(run.answer),
-    }
+    return reply, made(
+        call,
+        args,
+        answer=run.answer,
+        answer_json=parsed,
+        warnings=[*run_warnings(run, args), *orphans, *strays, *call.warnings, *flaws],
+        citations=citations,
+        sources=sources,
+        status=run.status,
+        incomplete_reason=run.incomplete_reason,
+        model=run.model,
+        depth=args.depth,
+        routing=routing,
+        response_id=run.id,
+        usage=spend_of(run.usage),
+        latency_ms=reply.latency_ms,
+        answer_chars=len(run.answer),
+        **told,
+    )
 
 
 def result_call(job_id: int | None, project: str, **more: Json) -> str:
@@ -7843,8 +7854,10 @@ def asked(call: Call, args: AskArgs, given: Json, previous: str | None = None) -
     advice = (
         "No argument is named: most likely the json_schema is invalid." if args.json_schema else ""
     )
-    reply, values = answered(call, args, args.query, given, advice=advice, previous=previous)
-    result: AskResult = made(call, **values)
+    result: AskResult
+    reply, result = answered(
+        call, args, args.query, given, advice=advice, previous=previous, plan={}
+    )
     return fitted_paid(call, reply, result, "answer")
 
 
@@ -8008,29 +8021,29 @@ def _send(call: Call, args: ChatArgs) -> ChatResult:
         about["sources_json"] = json_text([source._asdict() for source in run.sources])
         return store_turn(db, owner, number, args.title or "", (message, run.answer), **about)
 
-    reply, values = answered(
+    plan = {"store": store, "identity": f"{number} {args.title}"}
+    reply, result = answered(
         call,
         args,
         message,
         given,
         advice=advice,
         previous=previous,
-        store=store,
-        identity=f"{number} {args.title}",
-        earlier=earlier if previous else "",
+        plan={**plan, "earlier": earlier if previous else ""},
+        action="send",
+        continuation=continuation,
     )
     if reply.value.status == "completed":
         number = reply.stored
         if number is None and not call.store.late:
             lost = "not_saved: the answer could not be stored as a turn of the chat; keep it."
-            values["warnings"].append(lost)
+            result.warnings.append(lost)
     chat = None
     if number is not None:
         with contextlib.suppress(ToolError), call.store.reading() as db:
             chat = _found_chat(db, args, number)  # its absence must not cost the answer
-    values.update(action="send", chat_id=number, chat=chat, continuation=continuation)
-    result: ChatResult = made(call, **values)
-    return fitted_paid(call, reply, result, "answer")
+    kept: ChatResult = result._replace(chat_id=number, chat=chat)
+    return fitted_paid(call, reply, kept, "answer")
 
 
 def _list_chats(call: Call, args: ChatArgs) -> ChatResult:
@@ -8039,17 +8052,9 @@ def _list_chats(call: Call, args: ChatArgs) -> ChatResult:
     with call.store.reading() as db:
         owner = known_project(db, args.project)
         rows, total = list_chats(db, owner, args.limit or 20, args.offset)
-    result: ChatResult = made(
-        call,
-        action="list",
-        chats=rows,
-        chats_total=total,
-        truncated=False,
-        project=args.project,
-        warnings=call.warnings,
-    )
-    rest = functools.partial(again, "chat", args)
-    return fitted(result, "chats", call.settings.max_result_chars, rest, at=args.offset)
+    about = {"chats_total": total, "truncated": False}
+    result: ChatResult = made(call, args, action="list", chats=rows, **about)
+    return listed(call, args, result, "chats")
 
 
 def _read_chat(call: Call, args: ChatArgs) -> ChatResult:
@@ -8062,14 +8067,13 @@ def _read_chat(call: Call, args: ChatArgs) -> ChatResult:
     messages = [m._replace(sources=cited(m.content, stored_sources(m.sources))[0]) for m in stored]
     result = made(
         call,
+        args,
         action="read",
         chat_id=row.id,
         chat=row,
         messages=messages,
         messages_total=total,
         truncated=more,
-        project=args.project,
-        warnings=call.warnings,
     )
     limit = call.settings.max_result_chars
 
@@ -8113,8 +8117,8 @@ def _delete_chat(call: Call, args: ChatArgs) -> ChatResult:
     with call.store.writing() as db:
         removed = _found_chat(db, args).message_count
         delete_chat(db, row.id)
-    about = {"chat_id": row.id, "chat": row, "project": args.project}
-    result: ChatResult = made(call, action="delete", messages_removed=removed, **about)
+    about = {"chat_id": row.id, "chat": row, "messages_removed": removed}
+    result: ChatResult = made(call, args, action="delete", **about)
     return result
 
 
@@ -8196,7 +8200,7 @@ def do_research(call: Call, args: ResearchArgs) -> ResearchResult:
     reply = paid_post(call, plan, project, fresh=args.again)
     if reply.value is None:
         call.warn("The same research is still running: this is its job. again true starts another.")
-        job = _found_job(call, reply.job_id or 0, project)
+        job = _found_job(call, args, reply.job_id or 0)
     else:
         job = call.requests[-1].job()
     seen = PollResult(job)
@@ -8210,7 +8214,7 @@ def do_research(call: Call, args: ResearchArgs) -> ResearchResult:
         message = f"The run goes on in the background, {usual}. Read its report with "
         message += result_call(job.id, project, wait_seconds=int(call.settings.wait_s))
     started = iso(job.started_at)
-    shown = of_job(call, seen, project, message=message, started_at=started)
+    shown = of_job(call, args, seen, message=message, started_at=started)
     result: ResearchResult = with_answer(shown, seen.job, 0, call.settings.max_result_chars)
     return result
 
@@ -8309,20 +8313,18 @@ def shown_id(job: JobRow) -> str | None:
 
 def job_info(job: JobRow) -> JobInfo:
     """A stored job as a result shows it."""
-    times = ("started_at", "finished_at", "cancel_requested_at")
-    shown = {name: text and iso(text) for name, text in job._asdict().items() if name in times}
-    return JobInfo(
-        job_id=job.id,
-        response_id=shown_id(job),
-        depth=job.depth or None,
-        status=job.status,
-        query_excerpt=job.query[: cut_at(job.query, EXCERPT_CHARS)],
-        model=job.model,
-        usage_recorded=bool(job.usage_recorded),
-        tool=job.tool or PREFIX + "research",
-        chat_id=job.chat_id,
-        **shown,
-    )
+    shown = {
+        **job._asdict(),
+        "job_id": job.id,
+        "tool": job.tool or PREFIX + "research",
+        "query_excerpt": job.query[: cut_at(job.query, EXCERPT_CHARS)],
+        "usage_recorded": bool(job.usage_recorded),
+        "response_id": shown_id(job),
+        "depth": job.depth or None,
+    }
+    for name in ("started_at", "finished_at", "cancel_requested_at"):
+        shown[name] = shown[name] and iso(shown[name])
+    return JobInfo(**{name: shown[name] for name in JobInfo._fields})
 
 
 def progress_text(seen: PollResult) -> str:
@@ -8359,19 +8361,19 @@ def stored_sources(entries: Sequence[Mapping[str, Json]]) -> list[Source]:
     return sources
 
 
-def of_job(call: Call, seen: PollResult, project: str, **more: Json) -> Any:
+def of_job(call: Call, args: Any, seen: PollResult, **more: Json) -> Any:
     """What research and jobs tell of a job as it was just seen."""
     job = seen.job
     return made(
         call,
+        args,
+        warnings=[*call.warnings, *filter(None, [seen.note])],
         status=job.status,
         incomplete_reason=job.incomplete_reason,
         model=job.model,
         depth=job.depth or None,
         response_id=shown_id(job),
-        project=project,
         job_id=job.id,
-        warnings=[*call.warnings, *([seen.note] if seen.note else [])],
         **more,
     )
 
@@ -8443,26 +8445,24 @@ def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
 def do_jobs(call: Call, args: JobsArgs) -> JobsResult:
     if args.action == "list":
         return _list_jobs(call, args)
-    number = args.job_id or _adopted(call, args.response_id or "", args.project)
-    job = _found_job(call, number, args.project)
+    job = _found_job(call, args, args.job_id or _adopted(call, args))
     try:
         wait_s = 0 if args.action == "cancel" else args.wait_seconds
         seen = watch(call, job, args.project, wait_s, progress_text)
     except ToolError as error:  # the id must never get lost
         text = f"Job {job.id} ({job.status}) is kept; this look at it failed: {error.message}"
         raise ToolError(error.kind, text, status=error.status) from None
-    result: JobsResult
+    result = _job_result(call, args, seen)
     if args.action == "cancel":
-        result = _cancel(call, seen, args.project)
-        return result
-    result = _job_result(call, args.action, seen, args.project)
+        result = _cancel(call, args, seen, result)
     if args.action == "result":
         result = with_answer(result, seen.job, args.offset, call.settings.max_result_chars)
-    return result
+    return typing.cast("JobsResult", result)
 
 
-def _adopted(call: Call, response_id: str, project: str) -> int:
+def _adopted(call: Call, args: JobsArgs) -> int:
     """The job of a run by the API's id; a run of another program becomes a job of the project."""
+    project, response_id = args.project, args.response_id or ""
     with call.store.reading() as db:
         known, owner = stored_job(db, response_id=response_id), project_id(db, project)
     if known is not None:
@@ -8477,43 +8477,35 @@ def _adopted(call: Call, response_id: str, project: str) -> int:
         return store_job(db, job._replace(tool=PREFIX + "research"), project)
 
 
-def _found_job(call: Call, number: int, project: str) -> JobRow:
-    job = known_job(call.runtime, project, number)
+def _found_job(call: Call, args: Any, number: int) -> JobRow:
+    job = known_job(call.runtime, args.project, number)
     if job is None:
-        text = f"There is no job {number} in project {project!r}; perplexity_jobs list shows them."
-        raise ToolError("not_found", text)
+        text = f"There is no job {number} in project {args.project!r}; perplexity_jobs list shows"
+        raise ToolError("not_found", f"{text} them.")
     return job
 
 
-def _job_result(call: Call, action: str, seen: PollResult, project: str) -> Any:
+def _job_result(call: Call, args: JobsArgs, seen: PollResult) -> Any:
     """What every action but list says of a job as it was just seen."""
     job, over = seen.job, seen.job.status in TERMINAL_STATUSES
     wait_s = int(min(call.longest_wait_s, MAX_WAIT_S))
-    again = result_call(job.id, project, wait_seconds=wait_s)
-    age = f"It has been running for {max(0.0, age_s(job.started_at)):.0f} s; for its end: {again}"
+    go_on = result_call(job.id, args.project, wait_seconds=wait_s)
+    age = f"It has been running for {max(0.0, age_s(job.started_at)):.0f} s; for its end: {go_on}"
     looked = seen.searches or seen.fetches or not over
-    return of_job(
-        call,
-        seen,
-        project,
-        action=action,
-        job=job_info(job),
-        progress={"searches": seen.searches, "fetches": seen.fetches} if looked else None,
-        message=end_text(job) if over else age,
-    )
+    progress = {"searches": seen.searches, "fetches": seen.fetches} if looked else None
+    about = {"job": job_info(job), "message": end_text(job) if over else age}
+    return of_job(call, args, seen, action=args.action, progress=progress, **about)
 
 
-def _cancel(call: Call, seen: PollResult, project: str) -> Any:
+def _cancel(call: Call, args: JobsArgs, seen: PollResult, result: Any) -> Any:
     """Cancel a running job that was just looked at, once however often it is asked."""
-    job, result = seen.job, _job_result(call, "cancel", seen, project)
+    job, own = seen.job, call.runtime.awaited().get(seen.job.id)
     if job.status in TERMINAL_STATUSES:
         return result._replace(message=f"Nothing to cancel. {result.message}")
-    own = call.runtime.awaited().get(job.id)
     if own and own.plan.send:  # its thread tells the other server
         own.withdrawn = True
         own.over.wait(max(0.1, min(call.remaining_s() - 1.0, 10.0)))
-        ended = PollResult(_found_job(call, job.id, project))
-        result = _job_result(call, "cancel", ended, project)
+        result = _job_result(call, args, PollResult(_found_job(call, args, job.id)))
         return result._replace(message="The cancel was passed on.")
     if job.response_id.startswith(PENDING):
         return result._replace(message="It cannot be cancelled before Perplexity has answered.")
@@ -8531,17 +8523,17 @@ def _cancel(call: Call, seen: PollResult, project: str) -> Any:
     if not problem:
         return result._replace(
             status="cancelling",
-            job=job_info(_found_job(call, job.id, project)),
+            job=job_info(_found_job(call, args, job.id)),
             message="The cancel was accepted; the run turns cancelled after a few more looks. Call "
             "status to see it and to record its end.",
         )
     with contextlib.suppress(ToolError):
         seen = poll_run(call.runtime, job, functools.partial(free_get, call))
-    result, status = _job_result(call, "cancel", seen, project), seen.job.status
+    result, status = _job_result(call, args, seen), seen.job.status
     if status in TERMINAL_STATUSES:
         return result._replace(message="Nothing to cancel: the run had just ended.")
-    again = call_text("jobs", action="cancel", job_id=job.id, project=project)
-    words = f"Not cancelled: {problem} The run was last seen as {status}. To try again: {again}"
+    repeat = call_text("jobs", action="cancel", job_id=job.id, project=args.project)
+    words = f"Not cancelled: {problem} The run was last seen as {status}. To try again: {repeat}"
     return result._replace(message=words)
 
 
@@ -8564,31 +8556,24 @@ def _list_jobs(call: Call, args: JobsArgs) -> JobsResult:
     """The project's jobs, newest first; the running ones are looked at before, if asked, those
     first that were looked at longest ago.
     """
-    fetch, warnings = functools.partial(free_get, call), list(call.warnings)
+    fetch = functools.partial(free_get, call)
     with call.store.reading() as db:
         owner = known_project(db, args.project)
         running = running_jobs(db, owner, 10_000) if args.refresh else []
-    missed = max(0, len(running) - MAX_REFRESH) if args.refresh else None
+    missed = max(0, len(running) - MAX_REFRESH)
     for job in running[:MAX_REFRESH]:
         try:
             poll_run(call.runtime, job, fetch)
         except ToolError as error:  # noqa: PERF203 - ten at most
-            warnings.append(f"Job {job.id} could not be looked at: {error.message}")
-            missed = (missed or 0) + 1
+            call.warn(f"Job {job.id} could not be looked at: {error.message}")
+            missed += 1
     with call.store.reading() as db:
         rows, total = list_jobs(db, owner, args.limit, args.offset)
-    result: JobsResult = made(
-        call,
-        action="list",
-        jobs=[job_info(as_known(call.runtime, row)) for row in rows],
-        jobs_total=total,
-        truncated=False,
-        not_refreshed=missed,
-        project=args.project,
-        warnings=warnings,
-    )
-    rest = functools.partial(again, "jobs", args)
-    return fitted(result, "jobs", call.settings.max_result_chars, rest, at=args.offset)
+    shown = [job_info(as_known(call.runtime, row)) for row in rows]
+    about: dict[str, Json] = {"jobs_total": total, "truncated": False}
+    about["not_refreshed"] = missed if args.refresh else None
+    result: JobsResult = made(call, args, action="list", jobs=shown, **about)
+    return listed(call, args, result, "jobs")
 
 
 # ---- search
