@@ -4360,8 +4360,8 @@ def lose_unanswered(db: Db, job_id: int | None = None) -> None:
     values: dict[str, Json] = {"id": job_id, "now": now_text(), "then": now_text(-PENDING_LIFE_S)}
     sql = f"UPDATE research_jobs SET last_checked_at = :now WHERE {seen} > :now AND {of}"
     _run(db, sql, **values)
-    sql = f"""UPDATE research_jobs SET status = 'lost', finished_at = :now, error_text = :text
-        WHERE {seen} < :then AND {of}"""
+    sql = f"""UPDATE research_jobs SET status = 'lost', finished_at = :now,
+        error_text = coalesce(error_text, :text) WHERE {seen} < :then AND {of}"""
     _run(db, sql, text=UNANSWERED_TEXT, **values)
 
 
@@ -5769,6 +5769,7 @@ class RequestPlan(NamedTuple):
     stream: bool = False  # can be followed piece by piece, if somebody listens
     estimate_nano: int | None = None  # the most it may cost, where that is known beforehand
     send: "Callable[[PaidRequest], Reply] | None" = None  # to another server, for no dollars
+    lost: str | None = None  # what its job says where nobody learns how it ended
 
 
 class Process:
@@ -6012,7 +6013,11 @@ class PaidRequest:
             self.sent = not seconds
 
     def look(self) -> None:
-        """Cancelled where nobody wants any more what another server is doing."""
+        """Cancelled where nobody wants any more what another server is doing; it goes on there
+        where this process ends.
+        """
+        if self.runtime.is_ending and not self.withdrawn:
+            raise ToolError("network_timeout", "This process ended before the answer.", sent=True)
         if self.withdrawn or (self.given_up.is_set() and not self.kept):
             raise Cancelled
 
@@ -6153,6 +6158,7 @@ class PaidRequest:
             started_at=self.started_at,
             tool=self.tool,
             digest=self.digest if plan.unique else None,
+            error_text=plan.lost,  # for whoever finds it without this process
         )
         if error is not None and (reply is None or reply.value is None):
             text = "It was not sent." if isinstance(error, Cancelled) else "Something went wrong."
@@ -6174,7 +6180,8 @@ class PaidRequest:
     def lose(self, db: sqlite3.Connection) -> None:
         """Say in the job that this process will not bring the reply home."""
         if self.job_id and not self.over.is_set():
-            finish_job(db, self.job()._replace(status="lost", error_text=UNANSWERED_TEXT))
+            text = self.plan.lost or UNANSWERED_TEXT
+            finish_job(db, self.job()._replace(status="lost", error_text=text))
 
     def keep(self, reply: ParsedReply) -> None:
         """Have the job stay, holding this reply, which may be that of several parts."""
@@ -8303,6 +8310,9 @@ class JobsResult(Answer):
             block = fenced(hits_text(self.results, self.offset or 0))
         elif self.answers is not None:
             block = fenced(decisions_text(self.answers))
+        elif self.result is not None:
+            rest = {n: v for n, v in (self.result or {}).items() if n != "next_step"}
+            block = fenced(f"{self.answer or ''}\n{json_text(rest) if rest else ''}".strip())
         return self.told(state, block=block)
 
 
@@ -8396,7 +8406,8 @@ def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
         warnings=[*result.warnings, *told, *orphans],
     )
     if "result" in extra and "result" in result._fields:
-        result = result._replace(result=extra["result"])
+        next_step = text_in(extra["result"], "next_step") or result.message
+        result = result._replace(result=extra["result"], message=next_step, usage=None)
 
     def rest(at: int) -> str:
         return result_call(job.id, result.project, offset=at)
@@ -10170,7 +10181,9 @@ class Elicitation:
 
     def fill(self, running: ServerCall, form: dict[str, Json]) -> dict[str, Json]:
         """What became of another server's form; a cancel where nothing did."""
-        answer: dict[str, Json] = self.put(running, form, ANSWER_LIFE_S)
+        answer: dict[str, Json] = {}
+        with contextlib.suppress(ToolError):  # too many wait
+            answer = self.put(running, form, ANSWER_LIFE_S)
         known = text_in(answer, "action") in {"accept", "decline"}
         return answer if known else {"action": "cancel"}
 
@@ -10196,7 +10209,8 @@ class Elicitation:
             self._wire.send(_frame(id=number, method="elicitation/create", params=form))
         try:
             while not answers:
-                over = self.ended or time.monotonic() >= until
+                ends = self.ended or running.runtime.is_ending
+                over = ends or time.monotonic() >= until
                 if over and self._open.pop(key, None) is not None:  # else its answer is being taken
                     break
                 running.pause(_ASK_LOOK_S)
@@ -10478,12 +10492,14 @@ class Server:
         modern = request.version == MODERN_VERSION
         abilities = request.meta[_ABILITIES_KEY] if modern else self._abilities
         asking = abilities.get("elicitation") if isinstance(abilities, dict) else None
-        takes_forms = isinstance(asking, dict) and ("form" in asking or "url" not in asking)
-        if takes_forms and request.version >= _STRUCTURE:
+        asking = asking if isinstance(asking, dict) and request.version >= _STRUCTURE else None
+        forms = asking is not None and ("form" in asking or "url" not in asking)
+        opens = asking is not None and "url" in asking and request.version >= LEGACY_VERSIONS[0]
+        running.elicits = ("form",) * forms + ("url",) * opens
+        if forms:
             running.ask_user = functools.partial(self._elicitation.ask, running)
+        if running.elicits:
             running.elicit = functools.partial(self._elicitation.fill, running)
-            opens = "url" in (asking or {}) and request.version >= LEGACY_VERSIONS[0]
-            running.elicits = ("form", "url") if opens else ("form",)
         self._calls.add(running, request)
         return ""
 
@@ -10670,7 +10686,7 @@ _REFUSALS: dict[int, tuple[Kind, str]] = {  # by the status, else by its first d
 def _status_error(status: int, after: str | None = None) -> ToolError:
     """What a status other than success means."""
     kind, words = _REFUSALS.get(status) or _REFUSALS.get(status // 100) or _REFUSALS[0]
-    words = words.format(status=status, after=read_retry_after(after) or 60.0)
+    words = words.format(status=status, after=min(read_retry_after(after) or 60.0, 3600.0))
     return ToolError(kind, words, status=status, sent=status >= 500)
 
 
@@ -10739,7 +10755,10 @@ def _discovered(settings: Settings) -> tuple[dict[str, Json], str]:
     known = f"{origin}.well-known/oauth-protected-resource"
     resource = _document(settings, *([named] if named else (known + home.path.rstrip("/"), known)))
     name = text_in(resource, "resource") or "none"
-    if not f"{settings.computer_url.rstrip('/')}/".startswith(f"{name.rstrip('/')}/"):
+    parent = f"{name.rstrip('/')}/"  # or itself
+    if not (
+        parent.startswith(origin) and f"{settings.computer_url.rstrip('/')}/".startswith(parent)
+    ):
         raise _broken("The sign-in at that address is meant for another resource")
     issuer = next(iter(texts_in(resource, "authorization_servers")), "")
     parts = urlsplit(_allowed(settings, issuer))
@@ -10878,8 +10897,15 @@ def login(
     form = {"grant_type": "authorization_code", "code": code, "code_verifier": verifier}
     made = _with_tokens(settings, made, {**form, "redirect_uri": redirect})
     with _locked(settings):
+        other = _stored(settings)
         _keep(settings, made)
-    Computer(settings).fetch_list()
+    if other and other.resource != made.resource:  # one sign-in is kept; no other must live on
+        _revoked(settings, other)
+    try:
+        Computer(settings).fetch_list()
+    except ToolError as error:
+        words = f"Signed in, but the list of tools did not come: {error.message} It is asked for "
+        raise ToolError(error.kind, f"{words}again with the next call.") from None
 
 
 def _with_tokens(settings: Settings, made: SignIn, form: dict[str, str]) -> SignIn:
@@ -10912,14 +10938,24 @@ def _keep(settings: Settings, made: SignIn) -> None:
     store_own(settings, _SIGN_IN, json_text(made._asdict()))
 
 
-def signed_in(settings: Settings) -> SignIn | None:
-    """The sign-in at the address of the settings, with or without tokens that work."""
+def _stored(settings: Settings) -> SignIn | None:
+    """The sign-in that is kept, at whatever address; what nobody can have stored is none."""
     try:
+        if any(stamp_of(settings, _SIGN_IN)):
+            own_file(own_path(settings, _SIGN_IN))  # its owner's alone, if it was not
         found = read_json(read_text(own_path(settings, _SIGN_IN), 1 << 20))
         made = SignIn(**{name: found[name] for name in SignIn._fields})
+        if all(re.fullmatch(r"[\x21-\x7e]*", value) for value in made[:-1]):
+            return made._replace(expires_at=float(made.expires_at))
     except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return made if made.resource == settings.computer_url else None
+        pass
+    return None
+
+
+def signed_in(settings: Settings) -> SignIn | None:
+    """The sign-in at the address of the settings, with or without tokens that work."""
+    made = _stored(settings)
+    return made if made and made.resource == settings.computer_url else None
 
 
 def usable_sign_in(settings: Settings, refused: str = "", *, locked: bool = False) -> SignIn:
@@ -10948,24 +10984,41 @@ def usable_sign_in(settings: Settings, refused: str = "", *, locked: bool = Fals
 
 def logout(settings: Settings) -> str:
     """Forget the sign-in here, and at its server where that takes it; a sentence about both."""
-    made = signed_in(settings)
+    made = _stored(settings)
     if any(stamp_of(settings, _SIGN_IN, _LIST, _LOCK)):
         with _locked(settings):
+            if made:
+                replace_file(own_path(settings, _SIGN_IN), "")  # where a link leads as well
             remove_own(settings, _SIGN_IN)
             remove_own(settings, _LIST)
             with contextlib.suppress(OSError):  # Windows removes no file that is open
                 remove_own(settings, _LOCK)
     if made is None:
         return "Nobody is signed in to Perplexity Computer."
-    try:
+    words = (
+        "Signed out."
+        if made.resource == settings.computer_url
+        else f"Signed out of {made.resource}."
+    )
+    return (
+        words
+        if _revoked(settings, made)
+        else (
+            f"{words[:-1]} here; the server did not take the tokens back, they end by themselves."
+        )
+    )
+
+
+def _revoked(settings: Settings, made: SignIn) -> bool:
+    """Whether the server of a sign-in takes its tokens back."""
+    with contextlib.suppress(ToolError):
         for token in filter(None, (made.refresh, made.access)):
             # An empty secret counts as none (RFC 6749, 2.3.1); one server insists on the word.
             form = {"token": token, "client_id": made.client_id, "client_secret": ""}
             if _fetch_json(settings, made.revoke_url, form)[0] >= 400:
-                raise _broken("The server refused")
-    except ToolError:
-        return "Signed out here; the server did not take the tokens back, they end by themselves."
-    return "Signed out."
+                return False
+        return True
+    return False
 
 
 # ---- Speaking to the remote
@@ -10989,7 +11042,7 @@ class Computer:
         # By the modes in which the remote may ask the user something.
         self._sessions: dict[tuple[str, ...], _Headers] = {}
         self._stamp: tuple[int, ...] | None = None
-        self._listed_at, self._tools = 0.0, dict[str, Tool]()
+        self._listed_at, self._tools, self._is_in = 0.0, dict[str, Tool](), False
 
     def close(self) -> None:
         """End the sessions, if that takes no time."""
@@ -11009,8 +11062,10 @@ class Computer:
         look: Callable[[], None] | None = None,
     ) -> Iterator[Any]:
         """The open reply to a message, or to none; of any status where nobody is signed in."""
-        if self.settings.problems:
-            raise ToolError("invalid_request", " ".join(self.settings.problems))
+        for flaw in (
+            one for one in self.settings.problems if one.startswith("PERPLEXITY_COMPUTER")
+        ):
+            raise ToolError("invalid_request", flaw)  # of its address: no other one is meant
         both = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
         token = {"Authorization": f"Bearer {made.access}"} if made else {}
         outgoing = Outgoing(
@@ -11054,8 +11109,10 @@ class Computer:
                 refused = made.access if error.status == 401 else ""
         if isinstance(reply.get("result"), dict):
             return reply["result"]
-        said = error_text(text_in(object_in(reply, "error"), "message") or "", None)
-        raise ToolError("invalid_request", f'Computer refused the call, saying "{said}".')
+        if not message_in(reply.get("error")):
+            raise ToolError("unexpected_response", "Computer's answer cannot be read.", sent=True)
+        said = _quoted_line(message_in(reply["error"]))
+        raise ToolError("invalid_request", f"Computer refused the call, saying {said}.")
 
     def _begun(self, made: SignIn, modes: tuple[str, ...]) -> _Headers:
         """The headers of a new session."""
@@ -11076,7 +11133,7 @@ class Computer:
     ) -> dict[str, Json]:
         """The reply to a request, whose stream is followed once more from where it was cut."""
         numbers, look = list[str](), call.look if call else None  # numbers of the events that came
-        lost = ToolError("network_timeout", "The connection was cut.", sent=True)
+        lost = ToolError("network_timeout", "The connection ended before the answer.", sent=True)
         for method, body in (("POST", request), ("GET", None)):
             last = {} if body else {"Last-Event-ID": numbers[-1]}
             try:
@@ -11105,6 +11162,7 @@ class Computer:
         stamp = stamp_of(self.settings, _SIGN_IN, _LIST)
         if self.settings.computer and stamp != self._stamp:
             self._stamp, found, made = stamp, dict[str, Tool](), signed_in(self.settings)
+            self._is_in = made is not None
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
                 kept = read_json(read_text(own_path(self.settings, _LIST), 1 << 20))
                 self._listed_at = float(kept["fetched_at"])
@@ -11114,10 +11172,17 @@ class Computer:
             # The same object while they are the same: that is how a change is noticed.
             if [tool.entry for tool in found.values()] != [t.entry for t in self._tools.values()]:
                 self._tools = found
-        if fetch and self._tools and time.time() - self._listed_at > _LIST_LIFE_S:
-            self._listed_at = time.time()  # if nothing comes of it, the next look is in an hour
+        if fetch and self._is_in and not 0 <= time.time() - self._listed_at <= _LIST_LIFE_S:
+            # If nothing comes of it, the next look is in an hour; without any list, in a minute.
+            self._listed_at = time.time() - (0 if self._tools else _LIST_LIFE_S - 60)
             Work("computer", self.fetch_list)
         return self._tools
+
+    def tools_now(self) -> dict[str, Tool]:
+        """The same, fetched first where no list is kept: for whoever has the time."""
+        if not self.tools(fetch=False) and self._is_in:
+            self.fetch_list()
+        return self.tools()
 
     def _tool_of(self, entry: dict[str, Json]) -> Tool:
         """A tool that passes its call on."""
@@ -11139,31 +11204,10 @@ class Computer:
                 store_own(self.settings, _LIST, kept)
 
     def _forward(self, name: str, call: Call, arguments: dict[str, Json]) -> "RemoteResult":
-        """Pass a call on as a request that costs no dollars; a late result becomes a job."""
-
-        def send(request: PaidRequest) -> Reply:
-            request.pause(0)
-            call.look, began = request.look, time.monotonic()
-            try:
-                result = self.call_tool(call, name, arguments)
-            except Cancelled:
-                if not request.withdrawn:
-                    raise
-                said = {"event": "cancelled", "text": "Cancelled on request."}
-                result = RemoteResult(name, {"structuredContent": said})
-            return Reply(200, result, None, round(1000 * (time.monotonic() - began)))
-
-        plan = RequestPlan(
-            api="computer",
-            path=self.settings.computer_url,
-            body=arguments,
-            title=one_line(str(arguments.get("message") or name), 200),
-            read=lambda reply: ParsedReply(reply.body, unbilled()),
-            keep=lambda reply: reply.value.stored(),
-            send=send,
-            estimate_nano=0,
-        )
-        reply = paid_post(call, plan, DEFAULT_PROJECT)
+        """Pass a call on."""
+        title = str(arguments.get("message") or name)
+        work = functools.partial(self.call_tool, call, name, arguments)
+        reply = _as_job(call, title, arguments, work, _unsure(name, arguments))
         return typing.cast("RemoteResult", reply.value).fitted(call, reply)
 
     def call_tool(self, call: Call, name: str, arguments: dict[str, Json]) -> "RemoteResult":
@@ -11171,17 +11215,56 @@ class Computer:
         params: dict[str, Json] = {"name": name, "arguments": arguments}
         if call.listens():
             params["_meta"] = {"progressToken": f"{name}-{time.time_ns()}"}
-        sends, thread = _SENDING.match(name) is not None, arguments.get("thread_id")
         try:
-            return RemoteResult(name, self.ask("tools/call", params, call, repeat=not sends))
+            reply = self.ask("tools/call", params, call, repeat=not _SENDING.match(name))
         except ToolError as error:
             if not error.sent:
                 raise
-            where = "look for it among the threads on https://www.perplexity.ai"
-            where = f"call read_thread with thread_id {thread}" if thread else where
-            todo = f"The task may be running: {where}; do not send it again."
-            words = f"{error.message} {todo if sends else 'Call again.'}"
+            words = f"{error.message} {_unsure(name, arguments)}"
             raise ToolError(error.kind, words, sent=True) from None
+        found = RemoteResult(name, reply, call.settings.max_result_chars)
+        found.step = " ".join([*call.warnings, found.step])
+        return found
+
+
+def _unsure(name: str, arguments: Mapping[str, Json]) -> str:
+    """What to do where nobody knows what became of a call."""
+    thread = _plain(arguments, "thread_id")
+    where = "look for it among the threads on https://www.perplexity.ai"
+    where = f"call read_thread with thread_id {thread}" if thread else where
+    todo = f"The task may be running: {where}; do not send it again."
+    return todo if _SENDING.match(name) else "Call again."
+
+
+def _as_job(
+    call: Call, title: str, arguments: dict[str, Json], work: Callable[[], Any], lost: str
+) -> ParsedReply:
+    """What work at the remote brings, as a request that costs no dollars; late, it is a job."""
+
+    def send(request: PaidRequest) -> Reply:
+        request.pause(0)
+        call.look, began = request.look, time.monotonic()
+        try:
+            found = work()
+        except Cancelled:
+            if not request.withdrawn:
+                raise
+            said = {"event": "cancelled", "text": "Cancelled on request."}
+            found = RemoteResult(title, {"structuredContent": said}, len(title) + 1000)
+        return Reply(200, found, None, round(1000 * (time.monotonic() - began)))
+
+    plan = RequestPlan(
+        api="computer",
+        path=call.settings.computer_url,
+        body=arguments,
+        title=one_line(title, 200),
+        read=lambda reply: ParsedReply(reply.body, unbilled()),
+        keep=lambda reply: reply.value.stored(),
+        estimate_nano=0,
+        send=send,
+        lost=lost,
+    )
+    return paid_post(call, plan, DEFAULT_PROJECT)
 
 
 def with_computer(runtime: Runtime) -> Runtime:
@@ -11214,8 +11297,10 @@ def _heeded(message: dict[str, Json], call: Call | None) -> dict[str, Json] | No
         return None
     if method == "elicitation/create":
         form = _form_in(params, call) if call and not call.cancelled.is_set() else None
-        asks = call.elicit if call and form else None
-        return {"result": asks(form) if form and asks else {"action": "cancel"}}
+        answer = call.elicit(form) if call and call.elicit and form else {"action": "cancel"}
+        fields = object_in(object_in(form, "requestedSchema"), "properties")
+        given = {n: v for n, v in object_in(answer, "content").items() if n in fields}
+        return {"result": {"action": answer["action"], **({"content": given} if given else {})}}
     missing = {"error": {"code": -32601, "message": "Method not found"}}
     return {"result": {}} if method == "ping" else missing
 
@@ -11238,7 +11323,12 @@ _SCHEMA_AT = {"items", "contains", "not", "if", "then", "else", "propertyNames"}
 _SCHEMA_LIST = {"anyOf", "oneOf", "allOf", "prefixItems"}
 # With one of these at the root, several clients drop a tool.
 _NOT_AT_ROOT = _SCHEMA_LIST | {"not", "if", "then", "else"}
-_OF_A_FIELD = "type title description default enum enumNames format minLength maxLength minimum"
+_OF_A_FIELD: dict[str, Any] = {  # of a form, and what it is made of
+    **dict.fromkeys(("type", "title", "description", "format"), str),
+    **dict.fromkeys(("minLength", "maxLength"), int),
+    **dict.fromkeys(("minimum", "maximum"), (int, float)),
+    "default": (str, int, float),
+}
 
 
 def texts_in(body: Json, name: str) -> list[str]:
@@ -11298,27 +11388,33 @@ def _form_in(params: dict[str, Json], call: Call) -> dict[str, Json] | None:
     if message is None or len(json_text(params)) > _MAX_FORM_BYTES:
         return None
     if params.get("mode") == "url":
-        url = _plain(params, "url", _HTTPS)
-        if url and "url" not in call.elicits:
+        with contextlib.suppress(ToolError):
+            url = one_line(_allowed(call.settings, params.get("url")), 2000)
+            number = _plain(params, "elicitationId") or url
+            if "url" in call.elicits:
+                return {"mode": "url", "message": message, "url": url, "elicitationId": number}
             call.warn(
                 f"Computer wanted the user to open {url}, which could not be shown in time, so it "
                 "was told that nobody did: open it, then have Computer go on."
             )
-        form = {"mode": "url", "message": message, "url": url}
-        form["elicitationId"] = _plain(params, "elicitationId") or url
-        return form if url and "url" in call.elicits else None
+        return None
     fields, required = dict[str, Json](), texts_in(schema, "required")
     for name, given in object_in(schema, "properties").items():
-        if text_in(given, "type") not in {"string", "number", "integer", "boolean"}:
+        kind = text_in(given, "type")
+        if kind not in {"string", "number", "integer", "boolean"} or name != one_line(name, 200):
             continue
-        fields[name] = {n: v for n, v in given.items() if n in _OF_A_FIELD.split()}
+        fields[name] = {
+            n: given[n] for n in _OF_A_FIELD if isinstance(given.get(n), _OF_A_FIELD[n])
+        }
         options = [one for one in list_in(given, "oneOf") if isinstance(one, dict)]
-        if options:
-            fields[name]["enum"] = [str(one.get("const")) for one in options]
-            titles = [str(one.get("title", one.get("const"))) for one in options]
-            fields[name]["enumNames"] = titles
+        values = [str(one.get("const")) for one in options] or texts_in(given, "enum")
+        titles = [str(one.get("title", one.get("const"))) for one in options]
+        if kind == "string" and values:
+            titles = titles or texts_in(given, "enumNames")
+            named = {"enumNames": titles} if len(titles) == len(values) else {}
+            fields[name].update(enum=values, **named)
     asked = {"type": "object", "properties": fields, "required": required}
-    known = fields.keys() >= set(required)
+    known = "form" in call.elicits and fields.keys() >= set(required)
     return {"message": message, "requestedSchema": asked} if known else None
 
 
@@ -11362,6 +11458,12 @@ def _plain(holder: Json, name: str, shape: str = r"[\w:.+-]{1,100}") -> str:
     return value if re.fullmatch(shape, value) else ""
 
 
+def _quoted_line(text: str) -> str:
+    """What somebody else says, as a short part of a sentence of ours."""
+    line = error_text(text, None).replace('"', "'")
+    return f'"{line}"'
+
+
 def next_step(tool: str, found: Mapping[str, Json]) -> str:
     """What to do after a result, in words that name the tool to call."""
     event, asked = str(found.get("event", tool)), object_in(found, "interactive")
@@ -11392,28 +11494,40 @@ def next_step(tool: str, found: Mapping[str, Json]) -> str:
 class RemoteResult:
     """What the remote returned: its own object, every key kept, and the next step."""
 
-    def __init__(self, tool: str, result: Mapping[str, Json]) -> None:
-        texts = [*filter(None, (text_in(one, "text") for one in list_in(result, "content")))]
+    def __init__(self, tool: str, result: Mapping[str, Json], limit: int) -> None:
+        content = list_in(result, "content")
+        texts = [*filter(None, (text_in(one, "text") for one in content))]
+        others = [one for one in content if text_in(one, "text") is None]
         found = result.get("structuredContent")
         if not isinstance(found, dict):
             with contextlib.suppress(ValueError):
                 found = read_json(texts[0] if texts else "")
-        found = found if isinstance(found, dict) else {"text": "\n".join(texts)}
-        if result.get("isError") is True:
-            said = cut("\n".join(texts) or json_text(found), 2000)
-            raise ToolError("unexpected_response", f"Computer could not do it: {said}")
+        if not isinstance(found, dict):
+            found = {"text": "\n".join(texts), **({"content": others} if others else {})}
+        if result.get("isError") is True and "event" not in found:
+            said = _quoted_line("\n".join(texts) or json_text(found))
+            raise ToolError("unexpected_response", f"Computer could not do it, saying {said}.")
         self.found: dict[str, Json] = found
         self.answer, self.step = text_in(found, "text") or "", next_step(tool, found)
         self.rest = {name: value for name, value in found.items() if name != "text"}
+        if not (self.answer or self.rest):
+            self.step = "Computer returned nothing."
+        listed = json_text(self.rest)
+        if len(listed) > limit // 2:  # too much to be shown at once is paged as text
+            self.answer = f"{self.answer}\n\n{listed}".lstrip()
+            small = [
+                (name, value) for name, value in self.rest.items() if len(json_text(value)) < 99
+            ]
+            self.rest = dict(small[:9])
 
     def stored(self) -> StoredAnswer:
         """How it is kept as a job."""
         status = "cancelled" if self.found.get("event") == "cancelled" else "completed"
-        return StoredAnswer(status, self.answer, [], extra={"result": self.rest})
+        kept = {"result": {**self.rest, "next_step": self.step}}
+        return StoredAnswer(status, self.answer, [], extra=kept)
 
     def fitted(self, call: Call, reply: ParsedReply) -> "RemoteResult":
         """Itself where clients show all of it, else its beginning and the call for the rest."""
-        self.step = " ".join([*call.warnings, self.step])
         room = call.settings.max_result_chars - len(json_text(self.rest)) - len(self.step)
         if len(self.answer) > room:
             at = cut_at(self.answer, max(1000, room - 300))
@@ -11423,8 +11537,8 @@ class RemoteResult:
         return self
 
     def _asdict(self) -> dict[str, Json]:
-        text = {"text": self.answer} if self.answer else {}
-        return {**self.found, **text, "next_step": self.step}
+        text = {"text": self.answer} if self.answer or "text" in self.found else {}
+        return {**self.rest, **text, "next_step": self.step}
 
     def text(self) -> str:
         """The next step, then what the remote says, as text from outside."""
@@ -11459,6 +11573,10 @@ class ComputerFile(NamedTuple):
         sent = f"Uploaded {self.size_bytes} bytes. Pass in attachment_urls: {self.attachment_url}"
         return sent if self.attachment_url else done
 
+    def stored(self) -> StoredAnswer:
+        """How it is kept as a job."""
+        return StoredAnswer("completed", self.text(), [], extra={"result": self._asdict()})
+
 
 @tool(
     "Move a file between this computer and Perplexity Computer.",
@@ -11476,8 +11594,16 @@ def do_computer_file(call: Call, args: ComputerFileArgs) -> ComputerFile:
         words = "Files are off: set PERPLEXITY_FILES_DIR to the folder they may lie in."
         raise ToolError("invalid_request", words)
     with contextlib.ExitStack() as stack:
-        act = _uploaded if args.action == "upload" else _downloaded
-        return act(call, call.settings.files_dir, args, stack)
+        work = functools.partial(_downloaded, call, args)
+        if args.action == "upload":  # what may not be read is refused before anything is asked
+            with _blamed_on_path():
+                file = opened_below(call.settings.files_dir, args.path or "", _MAX_FILE_BYTES)
+                work = functools.partial(
+                    _uploaded, call, args.path or "", stack.enter_context(file)
+                )
+        title = f"{args.action} {args.path or args.asset_id}"
+        reply = _as_job(call, title, jsonable(args), work, "Call again.")
+        return typing.cast("ComputerFile", reply.value)
 
 
 @contextlib.contextmanager
@@ -11490,21 +11616,19 @@ def _blamed_on_path() -> Iterator[None]:
         raise invalid("path", f"{why or 'cannot be used'}.") from None
 
 
-def _uploaded(
-    call: Call, folder: str, args: ComputerFileArgs, stack: contextlib.ExitStack
-) -> ComputerFile:
+def _uploaded(call: Call, path: str, opened_file: tuple[typing.IO[bytes], int]) -> ComputerFile:
     """Ask for an envelope, then send the file in it, to an address that gets no token."""
     import mimetypes
     import secrets
 
-    path = args.path or ""
-    with _blamed_on_path():
-        reader, size = stack.enter_context(opened_below(folder, path, _MAX_FILE_BYTES))
+    reader, size = opened_file
+    look = typing.cast("Callable[[], None]", call.look)
     name = re.split(r"[/\\]", path)[-1]
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     asked = {"filename": name, "mime_type": kind, "size_bytes": size}
     envelope = call.runtime.outside.call_tool(call, "create_attachment_upload", asked).found
     edge, safe = secrets.token_hex(16), re.sub(r"[^\w .()+-]", "_", name)
+    attachment = _allowed(call.settings, envelope.get("attachment_url"))
     fields = object_in(envelope, "upload_fields")
     parts = [f'"{n}"\r\n\r\n{v}' for n, v in fields.items() if not re.search(r'["\r\n]', n)]
     # The file comes last: the store reads nothing behind it.
@@ -11516,6 +11640,7 @@ def _uploaded(
         yield ends[0]
         left = size
         while left:
+            look()
             block = reader.read(min(left, 1 << 18))
             left -= len(block)
             yield block
@@ -11527,17 +11652,15 @@ def _uploaded(
     form = ("Content-Type", f"multipart/form-data; boundary={edge}")
     url = _allowed(call.settings, envelope.get("upload_url"))
     outgoing = Outgoing("POST", url=url, headers=(form, ("Content-Length", long)))
-    outgoing = outgoing._replace(content=content(), read_timeout_s=MAX_WAIT_S)
-    response = stack.enter_context(opened(call.settings, outgoing))
-    if not 200 <= response.status < 300:
-        words = f"The store refused the upload (HTTP {response.status}); try again."
-        raise ToolError("unexpected_response", words)
-    return ComputerFile(text_in(envelope, "attachment_url"), None, size)
+    outgoing = outgoing._replace(content=content(), read_timeout_s=MAX_WAIT_S, look=look)
+    with opened(call.settings, outgoing) as response:
+        if not 200 <= response.status < 300:
+            words = f"The store refused the upload (HTTP {response.status}); try again."
+            raise ToolError("unexpected_response", words)
+    return ComputerFile(attachment, None, size)
 
 
-def _downloaded(
-    call: Call, folder: str, args: ComputerFileArgs, stack: contextlib.ExitStack
-) -> ComputerFile:
+def _downloaded(call: Call, args: ComputerFileArgs) -> ComputerFile:
     """Ask for a fresh address, and save what is there into a new file."""
     from urllib.parse import unquote, urlsplit
 
@@ -11554,27 +11677,31 @@ def _downloaded(
         raise ToolError("invalid_request", f"The file is larger than {_MAX_FILE_BYTES:,} bytes.")
     fresh = ask(call, "create_asset_download", {**thread, "asset_id": args.asset_id})
     url = _allowed(call.settings, fresh.found.get("url"))
-    outgoing, size = Outgoing("GET", url=url, most_bytes=_MAX_FILE_BYTES), 0
-    response = stack.enter_context(opened(call.settings, outgoing))
-    if response.status != 200:
-        words = f"The file could not be fetched (HTTP {response.status}); ask for it again."
-        raise ToolError("unexpected_response", words)
-    said = response.headers.get_filename() or unquote(urlsplit(url).path)
-    name = args.path or file_name(text_in(known, "filename") or said)
-    with _blamed_on_path():
-        path, writer = stack.enter_context(new_below(folder, name))
-    for block in iter(functools.partial(response.read, 1 << 18), b""):
+    outgoing = Outgoing("GET", url=url, most_bytes=_MAX_FILE_BYTES, look=call.look)
+    with opened(call.settings, outgoing) as response, contextlib.ExitStack() as stack:
+        if response.status != 200:
+            words = f"The file could not be fetched (HTTP {response.status}); ask for it again."
+            raise ToolError("unexpected_response", words)
+        said = response.headers.get_filename() or unquote(urlsplit(url).path)
+        name, size = args.path or file_name(text_in(known, "filename") or said), 0
         with _blamed_on_path():
-            size += writer.write(block)
-    if response.length:
-        raise ToolError("network_timeout", "The download broke off; try again.")
+            found = new_below(str(call.settings.files_dir), name)
+            path, writer = stack.enter_context(found)
+        for block in iter(functools.partial(response.read, 1 << 18), b""):
+            with _blamed_on_path():
+                size += writer.write(block)
+            call.report(f"{size:,} bytes")
+        if response.length:
+            raise ToolError("network_timeout", "The download broke off; try again.")
     return ComputerFile(None, str(path), size)
 
 
 def file_name(text: str) -> str:
     """A file name out of one from outside: a last part that no system takes for something else."""
     name = re.split(r"[/\\]", without_hidden(text))[-1]
-    name = re.sub(r'[<>:"|?*\n\t]', "_", name).strip(". ")[-120:]
+    raw = re.sub(r'[<>:"|?*\n\t]', "_", name).strip(". ").encode()
+    # A system counts bytes; the beginning tells what it is, the end of what kind.
+    name = (raw if len(raw) <= 200 else raw[:150] + raw[-40:]).decode("utf-8", "ignore").strip(". ")
     device = re.match(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", name, re.IGNORECASE)
     return f"_{name}" if device else name or "download"
 
@@ -13079,7 +13206,7 @@ def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> _Watch:
             runtime.beat()
     except (KeyboardInterrupt, Stopped) as stop:
         watch.signal = [*stop.args, 2][0]
-        elsewhere = order.declared.entry is not None  # where a cancel is passed on
+        elsewhere = order.declared.name not in TOOLS  # where a cancel is passed on
         if running is None or elsewhere or not drained(running, runtime, screen, watch.signal):
             call.cancel()
             runtime.settle(2.0 if elsewhere else 0.5)
@@ -13842,7 +13969,7 @@ def run_computer(words: Sequence[str], scene: Context) -> int:
     elif action == "tools":
         rows = [
             (tool.name, one_line(tool.description, 60))
-            for tool in Computer(settings).tools().values()
+            for tool in Computer(settings).tools_now().values()
         ]
         screen.data("".join(f"{line}\n" for line in aligned(rows, screen.width)) if rows else "")
     else:
@@ -13873,9 +14000,10 @@ def _computer_call(
 def _computer_task(call: tuple[str, dict[str, Json]], as_json: bool, scene: Context) -> int:
     """Call a tool, and the one that answers, as long as somebody answers what Computer asks."""
     settings, screen = scene
+    settings = settings._replace(max_result_chars=sys.maxsize)  # a shell gets all of it
     with contextlib.closing(with_computer(Runtime(settings))) as runtime:
         while call[0]:
-            declared = runtime.outside.tools().get(call[0])
+            declared = runtime.outside.tools_now().get(call[0])
             if declared is None:
                 why = f"There is no such tool; {PROGRAM} computer tools lists them."
                 raise ToolError("not_found", why)
@@ -13886,6 +14014,9 @@ def _computer_task(call: tuple[str, dict[str, Json]], as_json: bool, scene: Cont
             found = ended.outcome.structured
             text = _computer_text(found) if declared.entry else ended.outcome.text
             screen.data(f"{json_text(found) if as_json else text}\n")
+            ended.call.delivered()
+            for sentence in ended.call.warnings:
+                screen.note(f"Warning: {sentence}")
             call = _computer_answer(found, screen)
     event, working = found.get("event", "complete"), found.get("task_status") == "working"
     if event != "complete":
@@ -14618,7 +14749,8 @@ def _llm_turns(prompt: Any, talk: Any) -> tuple[str | None, list[Json]]:
     if not hasattr(prompt, "messages"):
         for one in talk.responses if talk else []:
             known = getattr(one, "response_json", None)
-            said += [("user", one.prompt.prompt, None), ("assistant", one.text(), known)]
+            text = getattr(one, "text_or_raise", one.text)()  # which does not have to be awaited
+            said += [("user", one.prompt.prompt, None), ("assistant", text, known)]
         said.append(("user", prompt.prompt, None))
     turns = [
         message_item(role, text.partition(_LLM_SOURCES)[0])

@@ -46,6 +46,7 @@ FAULTS = {
     "wrong_issuer": "the server metadata name another issuer",
     "no_s256": "the server metadata lack S256",
     "wrong_resource": "the resource metadata name another resource",
+    "scheme_resource": "the resource metadata name no more than a scheme",
     "foreign_metadata": "the challenge names metadata at another origin",
     "foreign_token_endpoint": "the token endpoint is plain http elsewhere",
     "no_challenge": "the endpoint asks for no token",
@@ -55,6 +56,7 @@ FAULTS = {
     "missing_iss": "the redirect names no issuer though the metadata promise one",
     "denied": "the user refuses",
     "bad_token_reply": "the token endpoint answers with HTML",
+    "endless_token": "the token lasts longer than a number can say",
     # tokens
     "no_rotation": "a refresh brings no new refresh token",
     "refresh_500": "a refresh is spent and answered with 500",
@@ -83,7 +85,11 @@ FAULTS = {
     "grown": "the list has one more tool",
     "hostile": "the list has definitions that try everything",
     "broken_list": "the list is no list",
+    "list_500": "the list is answered with 500",
     "large_form": "a form is larger than anybody shows",
+    "odd_form": "a form's field is described by values of wrong types",
+    "address": "a question is an address to open",
+    "foreign_address": "the same, with a user name in it",
     "upload_refused": "the store refuses uploads",
     "upload_elsewhere": "the upload address is plain http elsewhere",
     "download_long": "a download is larger than was said",
@@ -275,6 +281,7 @@ class Tasks:
         self.fake = fake
         self.messages: dict[str, list[str]] = {}
         self.uploads: dict[str, bytes] = {}
+        self.raw: dict[str, Dict] = {}  # a tool's whole result instead of what it would be
         self.gates: dict[str, threading.Event] = {}
 
     def run(self, name: str, given: Dict, tell: Tell, ask: Ask | None) -> Dict:
@@ -340,6 +347,10 @@ class Tasks:
         formats = {"type": "string", "title": "Format", "enum": ["PDF", "DOCX"]}
         schema = {"type": "object", "properties": {"format": formats}, "required": ["format"]}
         words = "x" * 20_000 if "large_form" in self.fake.faults else "Which\u202e format?"
+        if "odd_form" in self.fake.faults:
+            odd = {"title": 5, "description": ["z"], "minLength": "q", "default": {"a": 1}}
+            pages = {"type": "integer", "minimum": 1, "maximum": 10, "enum": "x"}
+            schema["properties"] = {"format": {**formats, **odd}, "pages": pages, "a\nb": formats}
         answer = ask(words, schema)
         chosen = answer.get("content", {}).get("format", answer.get("action"))
         return result_of(thread, "complete", "completed", f"Written as {chosen}.")
@@ -596,6 +607,7 @@ class Handler(BaseHTTPRequestHandler):
     def on_resource(self, _body: Json) -> None:
         fake = self.fake
         resource = "https://other.example/mcp" if fake.has("wrong_resource") else fake.url
+        resource = "http:" if fake.has("scheme_resource") else resource
         found = {"resource": resource, "authorization_servers": [fake.origin]}
         self.reply(200, {**found, "scopes_supported": ["asi:query"]})
 
@@ -663,6 +675,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(400, {"error": "invalid_grant", "error_description": "No such code."})
         elif self.fake.has("bad_token_reply"):
             self.reply(200, b"<html>Sign in</html>", content_type="text/html")
+        elif self.fake.has("endless_token"):
+            self.reply(200, json.dumps(self.fake.issue()).replace("3600", "1e999").encode())
         else:
             self.reply(200, self.fake.issue())
 
@@ -729,6 +743,14 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(self.fake.content)
             self.drop()
+        if "file" in self.fake.tasks.gates:  # the end of a file comes when somebody lets it
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(self.fake.content)))
+            self.end_headers()
+            self.wfile.write(self.fake.content[:5])
+            self.fake.pause(self.fake.tasks.gates["file"])
+            self.wfile.write(self.fake.content[5:])
+            return
         content = self.fake.content * (1 + 1000 * self.fake.has("download_long"))
         self.reply(200, content, content_type="application/octet-stream", **extra)
 
@@ -759,6 +781,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(404 if self.headers["Mcp-Session-Id"] else 400)
         elif "id" not in body or "method" not in body:
             self.take(body)
+        elif body["method"] == "tools/list" and fake.has("list_500"):
+            self.reply(500)
         elif body["method"] == "tools/list":
             self.listed(body)
         else:
@@ -884,7 +908,11 @@ class Handler(BaseHTTPRequestHandler):
         def ask(message: str, schema: Dict) -> Dict:
             number, answered = f"ask-{secrets.token_hex(4)}", threading.Event()
             self.fake.answers[number] = (answered, [])
-            form = {"message": message, "requestedSchema": schema}
+            form: Dict = {"message": message, "requestedSchema": schema}
+            for fault, host in {"address": "", "foreign_address": "perplexity.ai@"}.items():
+                if self.fake.has(fault):
+                    url = f"https://{host}connect.example/slack"
+                    form = {"mode": "url", "message": message, "url": url, "elicitationId": "e-1"}
             asked = {"jsonrpc": "2.0", "id": number, "method": "elicitation/create"}
             stream.add({**asked, "params": form})
             self.fake.pause(answered)
@@ -901,6 +929,7 @@ class Handler(BaseHTTPRequestHandler):
                 result["structuredContent"] = found
             if self.fake.has("huge"):
                 result["content"][0]["text"] = "x" * 9_000_000
+            result = self.fake.tasks.raw.get(params["name"], result)
         except Stop:
             return
         except Exception as error:  # noqa: BLE001 - a tool's failure is a result

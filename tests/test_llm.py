@@ -64,7 +64,7 @@ class LlmModel(unittest.TestCase):
     def setUp(self) -> None:
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
-        self.folder = stack.enter_context(tempfile.TemporaryDirectory())
+        self.folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         self.fake = stack.enter_context(FakePerplexity())
         environ = {
             "PERPLEXITY_API_KEY": self.fake.key,
@@ -130,6 +130,16 @@ class LlmModel(unittest.TestCase):
         self.assertNotIn("previous_response_id", self.bodies()[3])
         self.assertIn("Sources:", first)
         self.assertNotIn("Sources:", str(self.bodies()[3]["input"]))
+
+    def test_an_older_release_waits_for_the_text_of_an_asynchronous_answer(self) -> None:
+        async def text() -> str:
+            return "1"
+
+        said: Any = types.SimpleNamespace(prompt=self.prompt("one"), text=text, response_json={})
+        said.text_or_raise = lambda: "1"
+        self.answer(self.prompt("two"), types.SimpleNamespace(responses=[said]))
+        turns = [turn["content"] for turn in self.bodies()[0]["input"]]
+        self.assertEqual(turns, ["one", "1", "two"])
 
     def test_newer_releases_hand_the_history_over_with_the_prompt(self) -> None:
         def message(role: str, text: str, kept: Any = None) -> Any:

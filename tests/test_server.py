@@ -1,7 +1,5 @@
 """The server chapter in this process: pipes for standard streams, tools made for the tests."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -11,15 +9,13 @@ import sys
 import threading
 import time
 import unittest
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 from unittest import mock
 
 from support import META, WAIT_S, Client, ServerThread, cancel, pro, request
 from support import tool_call as call
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Json = Any
 DIALOGUES = Path(__file__).parent / "data" / "dialogues"
