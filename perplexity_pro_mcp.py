@@ -4959,10 +4959,13 @@ def _answer_in(output: list[Json]) -> str:
     return harmless(spoken[0] if len(spoken) == 1 else "\n\n".join(map(str.strip, spoken)))
 
 
-def read_run(body: Json) -> Run:
-    """Read a snapshot of a run. An unknown status without an error counts as still running."""
+def read_run(body: Json, *, free: bool = False) -> Run:
+    """Read a snapshot of a run; a look at one is free.
+
+    An unknown status without an error counts as still running.
+    """
     if not isinstance(body, dict) or not text_in(body, "status"):
-        raise unreadable(body, "an agent run")
+        raise unreadable(body, "an agent run", free=free)
     output, status, error = list_in(body, "output"), str(body["status"]), None
     if body.get("error") is not None:
         said = error_text(message_in(body["error"]), None)
@@ -6672,7 +6675,7 @@ def poll_run(runtime: Process, job: JobRow, fetch: Callable[[str], Reply]) -> Po
         if error.kind == "not_found":
             return _missing(runtime, job)
         raise
-    run: Run = scrubbed(read_run(reply.body), find_key(runtime.settings).key, str)
+    run: Run = scrubbed(read_run(reply.body, free=True), find_key(runtime.settings).key, str)
     # A finished run without the list its answer belongs into is a garbled reply, not an end.
     cut_off = run.status == "completed" and not isinstance(reply.body.get("output"), list)
     if cut_off or run.id not in {None, job.response_id}:
@@ -8480,7 +8483,7 @@ def _adopted(call: Call, args: JobsArgs) -> int:
         if known.project_id != owner:
             raise ToolError("not_found", f"The run is a job of another project than {project!r}.")
         return known.id
-    run = read_run(free_get(call, f"{AGENT_PATH}/{response_id}").body)
+    run = read_run(free_get(call, f"{AGENT_PATH}/{response_id}").body, free=True)
     note_new_project(call, project)
     status = "in_progress" if run.finished else run.status  # the look that follows sees its end
     job = JobRow(0, 0, "(started elsewhere)", "", response_id, now_text(), status, run.model)
@@ -9234,6 +9237,9 @@ def _index_vectors(call: Call, args: EmbedArgs, combination: Combination) -> dic
         before = len({chunk.ref for chunk, there in ended if there})
         call.pause(0.2)
     kept, gone = ({chunk.ref for chunk, there in ended if there is way} for way in (True, False))
+    if gone:
+        lost = counted(len(gone), "item")
+        call.warn(f"Paid for, but not kept, since it was deleted meanwhile: {lost}.")
     return {
         "embedded_chunks": sum(there for _, there in ended),
         "embedded_items": len(kept),
@@ -9267,7 +9273,11 @@ def _send_batches(
             call.warn("The call's time is used up; call again to index what remains.")
             break
         with call.store.writing() as db:
-            own = claim_chunks(db, args.project, combination, batch, owner)
+            is_gone = bool(replies) and project_id(db, args.project) is None
+            own = [] if is_gone else claim_chunks(db, args.project, combination, batch, owner)
+        if is_gone:
+            call.warn(f"Project {args.project!r} was deleted meanwhile, so nothing more was sent.")
+            return False
         others = others or len(own) < len(batch)
         if not own:
             continue

@@ -762,6 +762,25 @@ class Batches(EmbedTest):
         self.assertEqual(self.chunks(), [])
         self.assertEqual(self.events("status, project_name"), [("ok", "gone")])
 
+    def test_nothing_more_is_sent_for_a_project_that_was_deleted_on_the_way(self) -> None:
+        gate = self.fake.hold(ROUTE)
+        with self.in_background(lambda: self.index(*self.MANY, project="gone")) as ended:
+            self.fake.wait_for(ROUTE, 1)
+            with self.runtime.store.writing() as db:
+                pro.delete_project(db, "gone")
+            gate.set()
+        found = ended[0]
+        self.assertEqual((found["embedded_items"], found["remaining"]), (0, 6))
+        self.assertEqual(len(self.bodies()), 1)
+        self.assertEqual(self.rows("SELECT name FROM projects WHERE name = 'gone'"), [])
+        self.assertEqual(
+            found["warnings"][-2:],
+            [
+                "Project 'gone' was deleted meanwhile, so nothing more was sent.",
+                "Paid for, but not kept, since it was deleted meanwhile: 64 items.",
+            ],
+        )
+
     def test_a_chat_deleted_on_the_way_is_skipped(self) -> None:
         gone = self.new_chat("one", "two")
         self.new_chat("three", "four")
@@ -1217,7 +1236,7 @@ class Searching(SearchTest):
         gate = self.fake.hold(ROUTE)
         outcome = self.outcome(hurried, action="search", query="x", dimensions=128)
         self.assertEqual(outcome.kind, "network_timeout")
-        self.assertIn("Try again later", outcome.text)
+        self.assertIn("try again later", outcome.text)
         gate.set()
         self.assertTrue(hurried.settle(WAIT_S))
         self.assertEqual(self.events("status"), [("ok",)])

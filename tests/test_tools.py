@@ -136,6 +136,15 @@ class Answers(unittest.TestCase):
                 offset = outcome.structured["next_offset"]
         self.assertEqual(urls, set(pages))
 
+    def test_a_look_that_brings_no_run_costs_nothing_and_says_so(self) -> None:
+        with desk() as owner:
+            job = owner.ok("research", query="q")
+            owner.fake.always("GET /v1/agent/{id}", Answer(200, {}))
+            text = owner.run("jobs", action="status", job_id=job["job_id"]).text
+            text += owner.refused("jobs", action="status", response_id="resp_elsewhere1")
+        self.assertEqual(text.count("is not an agent run"), 2, text)
+        self.assertNotIn("billed", text)
+
     def test_a_run_that_another_program_started_becomes_a_job_of_the_project(self) -> None:
         with desk() as owner:
             with tempfile.TemporaryDirectory() as folder:
