@@ -8556,7 +8556,10 @@ def _send_cancel(call: Call, job: JobRow) -> str:
     timeout_s = max(0.1, min(call.remaining_s() - 1.5, call.settings.read_timeout_s))
     path, deadline = f"{AGENT_PATH}/{job.response_id}/cancel", time.monotonic() + timeout_s
     try:
-        request(call.settings, call.key(), Outgoing("POST", path, deadline=deadline), call.pause)
+        outgoing = Outgoing("POST", path, deadline=deadline)
+        reply = request(call.settings, call.key(), outgoing, call.pause)
+        if not text_in(reply.body, "status"):
+            raise unreadable(reply.body, "an answer to a cancel", free=True)
     except (ToolError, Cancelled) as error:
         call.store.record(lambda db: change_job(db, job.id, cancel_requested_at=None))
         if isinstance(error, Cancelled):

@@ -158,8 +158,12 @@ class Runs(unittest.TestCase):
             (Answer(404, NO), "does not know"),
             (Answer(503, NO), "failed to answer"),
             (Answer(400, NO), "refused"),
+            *(
+                (Answer(200, text), "reply is not an answer")
+                for text in ("true", '"x"', "[[]]", "{}")
+            ),
         ):
-            with self.subTest(status=answer.status), desk() as owner:
+            with self.subTest(status=answer.status, body=answer.body), desk() as owner:
                 owner.fake.run_script(*["in_progress"] * 100)
                 number = owner.ok("research", query="q")["job_id"]
                 owner.fake.always("POST /v1/agent/{id}/cancel", answer)
