@@ -12796,7 +12796,7 @@ class Stdin:
             return read_text(Path(word[1:]), MAX_BODY_BYTES)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is too large or not UTF-8 text"
-            raise UsageError(f"{word}: the file cannot be read: {reason}") from None
+            raise UsageError(f"{word[1:]}: the file cannot be read: {reason}") from None
 
 
 # ---- What may follow a command
@@ -13069,7 +13069,8 @@ def _place_question(
     for number, piece in enumerate(texts[1:], 1):  # what was piped in stands between blank lines
         text += ("\n\n" if "-" in words[number - 1 : number + 1] else " ") + piece
     if not text.strip() and (field.shape.kind == "string" or words == ["-"]):
-        raise UsageError(f"{field.name} is {'missing' if words == ['-'] else 'blank'}")
+        flaw = f"missing{_MISSING[field.name]}" if words == ["-"] else "blank"
+        raise UsageError(f"{field.name} is {flaw}")
     many = field.shape.or_list and len(texts) > 1
     arguments[field.name] = texts if many else text
     if field.shape.kind == "any":
@@ -13350,8 +13351,10 @@ def _error_line(order: ParsedCommand, ended: _Watch, screen: Screen) -> str:
     if colon and all(name in fields for name in names):
         flags = [order.typed.get(n) or (flags_of(fields[n]) or [n])[-1] for n in names]
         message = f"{' and '.join(flags)} {rest}"
-        value = order.arguments.get(names[0])
-        near = nearest(value, SYNC_DEPTHS) if names == ["depth"] and isinstance(value, str) else ""
+    depths = RESEARCH_DEPTHS if order.declared.word == "research" else SYNC_DEPTHS
+    depth = order.arguments.get("depth")
+    if kind == "invalid_request" and isinstance(depth, str) and depth not in depths:
+        near = nearest(depth, depths)
         message += f" Did you mean {near}?" if near else ""
     advice = _ADVICE.get(kind, "").format(program=PROGRAM, word=order.declared.word)
     if kind == "authentication" and find_key(ended.call.settings).key is None:

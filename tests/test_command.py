@@ -776,6 +776,8 @@ class Statuses(unittest.TestCase):
             "decide x --yes-no a=One --yes-no a=Two": (2, "two questions are called a"),
             "decide x --yes-no a=One --threshold 90": (2, "--threshold must be a number from 0 to"),
             "decide x --score a=b,c --threshold 0.5": (2, "--threshold goes with questions for"),
+            "embed index none.md": (2, "embed: none.md: the file cannot be read: No such"),
+            "ask": (2, "ask: query is missing: write it as words, or pipe it in."),
             "frob": (2, "frob: there is no such command; choose from ask, search"),
             "reserch q": (2, "reserch: there is no such command; did you mean research?"),
         }  # fmt: skip
@@ -785,6 +787,8 @@ class Statuses(unittest.TestCase):
                 self.assertEqual((said.status, said.out), (status, ""), said.err)
                 self.assertIn(words, said.err)
             self.assertEqual(here.fake.requests, [])
+            said = here.line("research q --depth hihg")
+            self.assertIn("change the arguments. Did you mean high? See", said.err)
 
     def test_a_question_stands_at_one_place(self) -> None:
         with console() as here:
