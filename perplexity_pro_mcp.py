@@ -12804,7 +12804,7 @@ class Stdin:
 # the way back from arguments to words all read the same ones. The parser is a loop of our own: what
 # argparse makes of -- and of values that start with a dash differs between versions of Python.
 
-_PAYING = ("ask", "research", "search", "decide")
+_PAYING, _KEEPING = ("ask", "research", "search", "decide"), ("chat", "embed")
 _ANSWERING = ("ask", "chat", "research", "jobs")
 
 
@@ -12830,13 +12830,8 @@ OPTIONS = (
     _option("csv", "Print the groups as CSV", commands=("usage",)),
     _option("html", "Write charts by day and tool; - prints", "string", ("usage",)),
     _option("yes", "Agree beforehand to spend", commands=_PAYING),
-    _option(
-        "yes", "Agree beforehand to delete or spend", commands=("chat", "embed", "jobs", "projects")
-    ),
-    _option(
-        "dry_run", "Print request and estimate; send, store nothing",
-        commands=(*_PAYING, "chat", "embed"),
-    ),
+    _option("yes", "Agree beforehand to delete or spend", commands=(*_KEEPING, "jobs", "projects")),
+    _option("dry_run", "Print request and estimate; send nothing", commands=_PAYING + _KEEPING),
     _option("fence", "Mark text from the web, as models get it"),
     _option("args_json", "Arguments as a JSON object, @file or -; flags win", "string"),
     # Of commands that are no tools.
@@ -13455,16 +13450,24 @@ def _print_answer(order: ParsedCommand, ended: _Watch, screen: Screen) -> None:
         screen.data(fenced(answer) + "\n")
     elif result.get("answer_json") is not None:  # the answer in the form that was asked for
         screen.data(escaped_json(result["answer_json"], 2 if screen.terminal else None) + "\n")
-        sources = inside[2].partition("\n\nSources:\n")[2] if inside and not quiet else ""
-        screen.page(f"\nSources:\n{sources}" if sources else "")
+        listed = inside[2].partition("\n\nSources:\n")[2] if inside and not quiet else ""
+        screen.page(f"\nSources:\n{listed}" if listed else "")
     elif page:
-        page.feed(_unseen(answer, ended.shown))
-        page.finish()
-        lines = [] if quiet else source_list(result["sources"], screen)
-        screen.show("\n".join(["", *lines, ""]) if lines else "")
+        sources = None if quiet else result["sources"] or []
+        _end_page(page, _unseen(answer, ended.shown), sources, screen)
     else:
         text = answer if quiet or not inside else inside[2]
         screen.data(_unseen(without_hidden(text), ended.shown).rstrip("\n") + "\n")
+
+
+def _end_page(
+    page: Markdown, text: str, sources: Sequence[Mapping[str, Json]] | None, screen: Screen
+) -> None:
+    """Show the rest of an answer, and below it its sources, if they are to be shown."""
+    page.feed(text)
+    page.finish()
+    if sources is not None:
+        screen.show("\n".join(["", *source_list(sources, screen), ""]))
 
 
 def _unseen(text: str, shown: str) -> str:
@@ -13475,14 +13478,14 @@ def _unseen(text: str, shown: str) -> str:
     return text[at:] if "".join(text[:at].split()) == seen else f"\n\n{text}"
 
 
-def source_list(sources: Sequence[Mapping[str, Json]] | None, screen: Screen) -> list[str]:
+def source_list(sources: Sequence[Mapping[str, Json]], screen: Screen) -> list[str]:
     """The sources of an answer, for a terminal, each with the marker that the answer uses."""
     from urllib.parse import urlsplit
 
-    lines, marks = list[str](), [source.get("marker") or "-" for source in sources or ()]
+    lines, marks = list[str](), [source.get("marker") or "-" for source in sources]
     size = max(map(width_of, marks), default=0) + 1
     room = screen.width - size
-    for mark, source in zip(marks, sources or ()):
+    for mark, source in zip(marks, sources):
         url, date = without_hidden(source["url"]), source.get("date")
         title, date = source["title"] or url, f" ({date})" if date else ""
         if screen.links and re.fullmatch(r"https?://[\x21-\x7e]+", url):
@@ -13537,8 +13540,16 @@ def _table(order: ParsedCommand, outcome: Outcome, screen: Screen) -> str | None
         return usage_text(result, screen)
     if word == "decide" and result["answers"]:
         return decisions_table(result["answers"], screen)
-    if result.get("messages") and screen.styled:
-        return _conversation(result["messages"], screen)
+    if result.get("messages") and screen.styled and "plain" not in order.options:
+        screen.note(outcome.text.partition("\n")[0])
+        for message in result["messages"]:  # as answers are shown
+            is_answer = message["role"] != "user"
+            who = message.get("model") or "Answer" if is_answer else "You"
+            screen.show(f"\n{styled(f'{who}, ' + ago(message['created_at']), '1')}\n")
+            sources = message.get("sources") or []
+            listed = sources if is_answer and "quiet" not in order.options else None
+            _end_page(Markdown(screen), message["content"], listed, screen)
+        return ""
     field, columns = _TABLES.get(word, ("", {}))
     if result.get(field) is None:
         return None
@@ -13548,19 +13559,6 @@ def _table(order: ParsedCommand, outcome: Outcome, screen: Screen) -> str | None
         if " | " not in line and not line.startswith("Warning: "):
             screen.note(spoken(line))
     return table_text(list(columns), cells, screen) if cells else ""
-
-
-def _conversation(messages: Sequence[Mapping[str, Json]], screen: Screen) -> str:
-    """Show the messages of a chat as answers are shown; nothing is left to print."""
-    for message in messages:
-        who = "You" if message["role"] == "user" else message.get("model") or "Answer"
-        screen.show(styled(f"{who}, {ago(message['created_at'])}", "1") + "\n")
-        page = Markdown(screen)
-        page.feed(message["content"])
-        page.finish()
-        sources = source_list(message["sources"], screen) if message.get("sources") else []
-        screen.show("\n".join(["", *sources, *[""] * bool(sources), ""]))
-    return ""
 
 
 def _plain_text(order: ParsedCommand, outcome: Outcome) -> str:

@@ -1161,7 +1161,10 @@ class Typing(unittest.TestCase):
         with console() as here:
             here.line("chat 'hello there'")
             said = here.line("chat read 1", tty=True)
-            self.assertRegex(said.out, r"\A\x1b\[1mYou, just now\x1b\[0m\nhello there\n\n")
+            self.assertRegex(said.out, r"\A\n\x1b\[1mYou, just now\x1b\[0m\nhello there\n\n")
+            self.assertIn("Chat 1 (hello there), 2 of 2 messages.", said.err)
+            self.assertNotIn("Sources", here.line("chat read 1 -q", tty=True).out)
+            self.assertNotIn("\x1b", here.line("chat read 1 --plain", tty=True).out)
             self.assertIn("\x1b[1mSources\x1b[0m\n[1]", said.out)
             self.assertNotRegex(said.out, r"\d\dT\d\d:")
             self.assertIn("Not cited:", here.line("chat read 1").out)
