@@ -7443,6 +7443,9 @@ def _project(words: str) -> Arg:
     return Arg(f"{words} (default: {DEFAULT_PROJECT})", literal=True, check=checked_project)
 
 
+_day = functools.partial(Arg, check=checked_day)
+
+
 Query = Annotated[str, Arg("The question", high=MAX_QUERY_CHARS, positional=True)]
 Project = Annotated[str, _project("Project to file under")]
 ModelId = Annotated[
@@ -7457,9 +7460,7 @@ Domains = Annotated[
     Arg("Up to 20: only these (a.org), or all but these (-a.org)", check=checked_domains),
 ]
 RecencyArg = Annotated[Recency | None, Arg("Pages no older than this; not with date filters")]
-Country = Annotated[
-    str | None, Arg("Two-letter country to search from, as US", check=checked_country)
-]
+Country = Annotated[str | None, Arg("Two-letter code to search from, as US", check=checked_country)]
 Instructions = Annotated[
     str | None, Arg("How to answer; replaces a preset's own prompt", high=MAX_INSTRUCTIONS_CHARS)
 ]
@@ -7478,8 +7479,8 @@ class WebArgs(NamedTuple):
 
     domains: Domains = None
     recency: RecencyArg = None
-    after: Annotated[str | None, Arg("Published YYYY-MM-DD or later", check=checked_day)] = None
-    before: Annotated[str | None, Arg("Published YYYY-MM-DD or earlier", check=checked_day)] = None
+    after: Annotated[str | None, _day("Published YYYY-MM-DD or later")] = None
+    before: Annotated[str | None, _day("Published YYYY-MM-DD or earlier")] = None
     country: Country = None
     again: Annotated[bool, Arg("true: new billed call, even if an identical one runs")] = False
     confirm: ConfirmCost = False
@@ -7629,9 +7630,7 @@ class Answer(NamedTuple):
     warnings: Annotated[list[str], "Things worth knowing about this result"] = []  # noqa: RUF012
     citations: Annotated[list[Citation] | None, "send, result: each marker with its source"] = None
     sources: Annotated[list[Source], "send, result: pages the run found or fetched"] = []  # noqa: RUF012
-    status: Annotated[str | None, "Of the run: completed, incomplete, in_progress or another"] = (
-        None
-    )
+    status: Annotated[str | None, "Of the run: completed, incomplete, in_progress ..."] = None
     incomplete_reason: Annotated[str | None, "Why an incomplete run stopped"] = None
     model: Annotated[str | None, "The model that answered"] = None
     depth: Annotated[str | None, "The preset used; null when a model ran"] = None
@@ -7708,9 +7707,8 @@ def run_warnings(run: Run, args: Any) -> list[str]:
     warnings, reason = list(run.warnings), run.incomplete_reason
     if run.status == "incomplete":
         advice = " Raise max_output_tokens or ask for less." * (reason == "max_output_tokens")
-        warnings.append(
-            f"The answer is incomplete ({reason or 'no reason given'}); it was billed.{advice}"
-        )
+        why = reason or "no reason given"
+        warnings.append(f"The answer is incomplete ({why}); it was billed.{advice}")
     cap = args.max_output_tokens
     if cap is None and (run.model or "").startswith("anthropic/") and args.depth is None:
         cap = ANTHROPIC_OUTPUT_TOKENS
@@ -7737,22 +7735,20 @@ def likelier(call: Call, args: Any, error: ToolError, advice: str) -> ToolError:
     return ToolError(error.kind, text, status=error.status)
 
 
-def answered(  # noqa: PLR0913 - what ask and chat differ in
-    call: Call,
-    args: Any,
-    prompt: str,
-    given: Json,
-    *,
-    advice: str,
-    previous: str | None,
-    plan: Mapping[str, Any],
-    **told: Any,
+def answered(
+    call: Call, args: Any, given: Json, previous: str | None, *, plan: Json = None, **told: Any
 ) -> tuple[ParsedReply, Any]:
     """The paid answer to what is given of a question or conversation, and the result.
 
-    `advice` is the likely cause of a refusal that names none, `plan` what else the request has,
-    `told` what else the result.
+    `plan` is what else the request has, `told` what else the result.
     """
+    schema, prompt = getattr(args, "json_schema", None), getattr(args, "query", "") or args.message
+    advice = "No argument is named: most likely the json_schema is invalid." if schema else ""
+    if previous:
+        advice = (
+            "If the earlier response has expired, Perplexity cannot continue from it: send the "
+            "same message again with replay true, which resends the stored history."
+        )
 
     def plan_of(routing: Routing) -> RequestPlan:
         return RequestPlan(
@@ -7766,7 +7762,7 @@ def answered(  # noqa: PLR0913 - what ask and chat differ in
             preset=args.depth,
             read_timeout_s=call.settings.agent_read_timeout_s,
             stream=True,
-            **plan,
+            **(plan or {}),
         )
 
     routing, request = planned(call, args, prompt, plan_of)
@@ -7777,8 +7773,7 @@ def answered(  # noqa: PLR0913 - what ask and chat differ in
     run: Run = reply.value
     sources, citations, orphans = cited(run.answer, run.sources)
     strays = outside_domains((source.url for source in sources), args.domains)
-    with_schema = getattr(args, "json_schema", None) is not None
-    parsed, flaws = answer_json_of(run.answer) if with_schema else (None, [])
+    parsed, flaws = answer_json_of(run.answer) if schema else (None, [])
     return reply, made(
         call,
         args,
@@ -7861,13 +7856,8 @@ def do_ask(call: Call, args: AskArgs) -> AskResult:
 
 def asked(call: Call, args: AskArgs, given: Json, previous: str | None = None) -> AskResult:
     """The answer to a question, or to the last turn of a conversation."""
-    advice = (
-        "No argument is named: most likely the json_schema is invalid." if args.json_schema else ""
-    )
     result: AskResult
-    reply, result = answered(
-        call, args, args.query, given, advice=advice, previous=previous, plan={}
-    )
+    reply, result = answered(call, args, given, previous)
     return fitted_paid(call, reply, result, "answer")
 
 
@@ -7891,18 +7881,14 @@ class ChatArgs(RunArgs):
             check=str.strip,
         ),
     ] = None
-    replay: Annotated[
-        bool, Arg("send: pass the whole stored history (billed) if continuing failed")
-    ] = False
+    replay: Annotated[bool, Arg("send: whole history again (billed), if continuing failed")] = False
     limit: Annotated[
         int | None,
         Arg(
-            "list: chats, default 20, most 100; read: newest messages, default 50", low=1, high=200
+            "list: chats (default 20, most 100); read: last messages (default 50)", low=1, high=200
         ),
     ] = None
-    before_id: Annotated[
-        int | None, Arg("read: messages older than this one, by its id", low=1)
-    ] = None
+    before_id: Annotated[int | None, Arg("read: messages older than this message id", low=1)] = None
     offset: Annotated[
         int, Arg("list: chats to skip; read of one message (limit 1): characters to skip", low=0)
     ] = 0
@@ -7974,12 +7960,19 @@ def do_chat(call: Call, args: ChatArgs) -> ChatResult:
     return actions[args.action](call, args)
 
 
+_LISTS = {"chat": "chat", "job": "jobs"}
+
+
+def _missing_here(what: str, number: int, project: str) -> ToolError:
+    text = f"There is no {what} {number} in project {project!r}; perplexity_{_LISTS[what]} list"
+    return ToolError("not_found", f"{text} shows them.")
+
+
 def _found_chat(db: sqlite3.Connection, args: ChatArgs, number: int | None = None) -> Chat:
     number = number or args.chat_id or 0
     chat = stored_chat(db, known_project(db, args.project), number)
     if chat is None:
-        text = f"There is no chat {number} in project {args.project!r}; perplexity_chat list shows"
-        raise ToolError("not_found", f"{text} them.")
+        raise _missing_here("chat", number, args.project)
     return chat
 
 
@@ -8010,17 +8003,11 @@ def _send(call: Call, args: ChatArgs) -> ChatResult:
     message, number = args.message or "", args.chat_id
     previous, turns = _turns_before(call, args)
     continuation = "new" if number is None else "chained" if previous else "replay"
-    earlier, advice = "\n".join(turn["content"] for turn in turns), ""
-    given: Json = message
+    earlier, given = "\n".join(turn["content"] for turn in turns), typing.cast("Json", message)
     if continuation == "replay":
         given = [*turns, message_item("user", message)]
         if len(earlier) > REPLAY_WARN_CHARS:
             call.warn(f"Replaying {len(earlier)} stored characters: every such send costs more.")
-    elif previous:
-        advice = (
-            "If the earlier response has expired, Perplexity cannot continue from it: send the "
-            "same message again with replay true, which resends the stored history."
-        )
 
     def store(db: sqlite3.Connection, owner: int, reading: ParsedReply) -> int | None:
         """Keep a completed turn, in the transaction that records its cost."""
@@ -8032,17 +8019,9 @@ def _send(call: Call, args: ChatArgs) -> ChatResult:
         return store_turn(db, owner, number, args.title or "", (message, run.answer), **about)
 
     plan = {"store": store, "identity": f"{number} {args.title}"}
-    reply, result = answered(
-        call,
-        args,
-        message,
-        given,
-        advice=advice,
-        previous=previous,
-        plan={**plan, "earlier": earlier if previous else ""},
-        action="send",
-        continuation=continuation,
-    )
+    plan["earlier"] = earlier if previous else ""
+    about = {"action": "send", "continuation": continuation}
+    reply, result = answered(call, args, given, previous, plan=plan, **about)
     if reply.value.status == "completed":
         number = reply.stored
         if number is None and not call.store.late:
@@ -8243,18 +8222,14 @@ class JobsArgs(NamedTuple):
         Literal["list", "status", "result", "cancel"],
         Arg("All but list need job_id or response_id", positional=True),
     ]
-    job_id: Annotated[int | None, Arg("The job to look at or cancel", low=1, positional=True)] = (
-        None
-    )
+    job_id: Annotated[int | None, Arg("Job to look at or cancel", low=1, positional=True)] = None
     response_id: Annotated[
         str | None, Arg("Instead of job_id: the API's id, resp_...", check=_checked_run)
     ] = None
     wait_seconds: Annotated[
         float, Arg("status, result: wait so long for the end", low=0, high=MAX_WAIT_S, waits=True)
     ] = 0
-    offset: Annotated[
-        int, Arg("result: next_offset of the last page; list: jobs to skip", low=0)
-    ] = 0
+    offset: Annotated[int, Arg("result: next_offset of last page; list: jobs to skip", low=0)] = 0
     refresh: Annotated[bool, Arg("list: update up to 10 running jobs first")] = False
     limit: Annotated[int, Arg("list: jobs to return, newest first", low=1, high=100)] = 20
     confirm: Confirm = False
@@ -8287,9 +8262,7 @@ class JobsResult(Answer):
     results_total: Annotated[int | None, "result: all pages of the search"] = None
     answers_total: Annotated[int | None, "result: all decisions"] = None
     job: Annotated[JobInfo | None, "Its record"] = None
-    progress: Annotated[dict[str, int] | None, "searches and fetches of a run just looked at"] = (
-        None
-    )
+    progress: Annotated[dict[str, int] | None, "searches and fetches of a run just seen"] = None
     message: Annotated[str | None, "What it means and what to do next"] = None
     jobs: Annotated[list[JobInfo] | None, "list: jobs, newest first"] = None
     jobs_total: Annotated[int | None, "list: all jobs of the project"] = None
@@ -8494,8 +8467,7 @@ def _adopted(call: Call, args: JobsArgs) -> int:
 def _found_job(call: Call, args: Any, number: int) -> JobRow:
     job = known_job(call.runtime, args.project, number)
     if job is None:
-        text = f"There is no job {number} in project {args.project!r}; perplexity_jobs list shows"
-        raise ToolError("not_found", f"{text} them.")
+        raise _missing_here("job", number, args.project)
     return job
 
 
@@ -8617,12 +8589,8 @@ class SearchArgs(WebArgs):
     max_tokens_per_page: Annotated[
         int | None, Arg("Tokens of text of each result", low=1, high=MAX_SEARCH_PAGE_TOKENS)
     ] = None
-    updated_after: Annotated[str | None, Arg("Updated YYYY-MM-DD or later", check=checked_day)] = (
-        None
-    )
-    updated_before: Annotated[
-        str | None, Arg("Updated YYYY-MM-DD or earlier", check=checked_day)
-    ] = None
+    updated_after: Annotated[str | None, _day("Updated YYYY-MM-DD or later")] = None
+    updated_before: Annotated[str | None, _day("Updated YYYY-MM-DD or earlier")] = None
     languages: Annotated[
         list[str] | None,
         Arg("Pages in these: lower-case codes such as en", check=checked_languages),
@@ -8653,27 +8621,6 @@ class SearchResult(NamedTuple):
             f"{self.latency_ms} ms, project {self.project}."
         )
         return f"{fenced(hits_text(self.results))}\n{warning_lines(self.warnings)}{usage}"
-
-
-def _search_warnings(args: SearchArgs, body: Mapping[str, Json], hits: list[Hit]) -> list[str]:
-    """What a reader should know about a list of hits."""
-    warnings = []
-    if isinstance(body["query"], list):
-        warnings.append(
-            "The API merges several queries into one list and does not say which query found "
-            "what; make one call per query where that matters."
-        )
-    expected = args.max_results or DEFAULT_SEARCH_RESULTS
-    if args.max_tokens is not None and len(hits) < expected:
-        warnings.append(
-            f"{len(hits)} of up to {expected} results: max_tokens makes the API drop whole results"
-            f"{'' if args.max_results else ', or the query has few hits'}."
-        )
-    if not hits:
-        sent = {k: v for k, v in body.items() if k not in {"query", "search_type"}}
-        advice = f" with the filters {json_text(sent)}; use fewer or other words" if sent else ""
-        warnings.append(f"No results{advice or ': use other words'}.")
-    return warnings + outside_domains((hit.url for hit in hits), body.get("search_domain_filter"))
 
 
 @tool(
@@ -8712,10 +8659,26 @@ def do_search(call: Call, args: SearchArgs) -> SearchResult:
         estimate_nano=SEARCH_PRICES[args.search_type],
     )
     reply = paid_post(call, plan, args.project, fresh=args.again)
-    hits, notes = reply.value
+    hits, warnings = reply.value[0], [*reply.value[1]]
+    if len(args.query) > 1:
+        warnings.append(
+            "The API merges several queries into one list and does not say which query found "
+            "what; make one call per query where that matters."
+        )
+    expected = args.max_results or DEFAULT_SEARCH_RESULTS
+    if args.max_tokens is not None and len(hits) < expected:
+        warnings.append(
+            f"{len(hits)} of up to {expected} results: max_tokens makes the API drop whole results"
+            f"{'' if args.max_results else ', or the query has few hits'}."
+        )
+    if not hits:
+        sent = {k: v for k, v in body.items() if k not in {"query", "search_type"}}
+        advice = f" with the filters {json_text(sent)}; use fewer or other words" if sent else ""
+        warnings.append(f"No results{advice or ': use other words'}.")
+    strays = outside_domains((hit.url for hit in hits), body.get("search_domain_filter"))
     result = SearchResult(
         results=hits,
-        warnings=[*notes, *_search_warnings(args, body, hits), *call.warnings],
+        warnings=[*warnings, *strays, *call.warnings],
         count=len(hits),
         results_total=len(hits),
         query_count=len(args.query),
