@@ -3472,14 +3472,12 @@ def _connect(
 @contextlib.contextmanager
 def _transaction(db: Db, begin: str) -> Iterator[None]:
     """All or nothing; `BEGIN IMMEDIATE` for writers: a reader that upgrades later is refused."""
-    import sqlite3
-
     db.execute(begin)
     try:
         yield
         db.execute("COMMIT")
     except BaseException:
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(Exception):
             db.rollback()  # does nothing where SQLite has already rolled back
         raise
 
@@ -3487,8 +3485,6 @@ def _transaction(db: Db, begin: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _onlooker(path: Path, timeout_s: float) -> Iterator[Db]:
     """A connection that sees one state and changes nothing: the file may be somebody else's."""
-    import sqlite3
-
     if not path.is_file():  # SQLite would wait for ever at the end of a pipe
         raise _trouble(path, "unopened")
     # Opened for writing, a log that is there would be copied into the file; opened for reading,
@@ -3496,7 +3492,7 @@ def _onlooker(path: Path, timeout_s: float) -> Iterator[Db]:
     has_log = path.with_name(f"{path.name}-wal").exists()
     try:
         db = _connect(path, timeout_s, "ro" if has_log else "rw", "query_only = ON")
-    except sqlite3.OperationalError as error:
+    except Exception as error:
         # Where nothing can be written, the memory that a log is shared by cannot be made. A file
         # that has no log was closed in good order, and is all there is.
         if has_log or _reason_of(error) != "unopened":
@@ -3592,11 +3588,9 @@ def _adopted_file(path: Path, timeout_s: float) -> Db:
 
 def _prepared(path: Path, timeout_s: float) -> Db:
     """A connection to the file, with a log if it can have one."""
-    import sqlite3
-
     try:
         return _adopted_file(path, timeout_s)
-    except sqlite3.OperationalError as error:
+    except Exception as error:
         if _reason_of(error) != "unopened":
             raise
     # Network file systems fail at the shared memory of the log: it is given up, by one who has the
@@ -3618,8 +3612,8 @@ class Store:
         self._settings = settings
         self.makes = True  # False: where there is no file, an empty one in memory is read
         # Threads queue here rather than in SQLite's wait for a lock, which is neither fair nor
-        # quick: it sleeps and tries again.
-        self._turn = threading.Lock()
+        # quick: it sleeps and tries again. Inside the first the second may be waited for.
+        self._writer, self._opener = threading.Lock(), threading.Lock()
         self._known: tuple[Any, int] | None = None  # which file, and the state of its schema
         # One at least stays open: when the last one closes, SQLite writes its log back.
         self._spare: list[Db] = []
@@ -3641,7 +3635,7 @@ class Store:
 
     def close(self) -> None:
         """Let go of the file; a later use opens it again."""
-        with self._turn:
+        with self._opener:
             self._let_go()
 
     def _let_go(self) -> None:
@@ -3666,22 +3660,23 @@ class Store:
         What could not be written before is written first.
         """
         deadline = time.monotonic() + max(0.0, min(timeout_s, self._settings.busy_timeout_s))
-        with self._writers_turn(deadline), _explained(self.path), self._lent(deadline) as db:
+        turn = self._in_turn(self._writer, deadline)
+        with turn, _explained(self.path), self._lent(deadline) as db:
             yield db
 
     @contextlib.contextmanager
-    def _writers_turn(self, deadline: float) -> Iterator[None]:
-        if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
+    def _in_turn(self, lock: threading.Lock, deadline: float) -> Iterator[None]:
+        if not lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise _trouble(self.path, "locked")
         try:
             yield
         finally:
-            self._turn.release()
+            lock.release()
 
     @contextlib.contextmanager
     def _lent(self, deadline: float, *, reads: bool = False) -> Iterator[Db]:
         """A connection in a transaction, kept for the next one while the file is the same."""
-        db, known = self._reader(deadline) if reads else self._taken(deadline, self._open)
+        db, known = self._reader(deadline) if reads else self._taken(deadline)
         try:
             left_ms = int(1000 * max(0.0, deadline - time.monotonic()))
             db.execute(f"PRAGMA busy_timeout = {left_ms:d}")
@@ -3695,10 +3690,11 @@ class Store:
                 self._known = None
             raise
         finally:
-            if db.in_transaction or self._known is not known or len(self._spare) >= _SPARE:
-                db.close()
-            else:
-                self._spare.append(db)
+            with self._opener:
+                if db.in_transaction or self._known is not known or len(self._spare) >= _SPARE:
+                    db.close()
+                else:
+                    self._spare.append(db)
 
     def record(self, step: Step, done: Callable[[Any], Any] = bool) -> tuple[Any, str | None]:
         """Write something that must not be lost: now, or before whatever is written next.
@@ -3734,43 +3730,38 @@ class Store:
 
     def _reader(self, deadline: float) -> tuple[Db, object]:
         """A connection for reading, if need be to a file that cannot be written, or to none."""
-        import sqlite3
-
-        def open_in_turn(deadline: float) -> None:
-            with self._writers_turn(deadline):
-                self._open(deadline)
-
         path = self.path
         if not self.makes and not self.has_file():
             db = _connect(path, 0, "memory")
             _upgrade(db, path)
             return db, object()
         try:
-            return self._taken(deadline, open_in_turn)
-        except (ToolError, sqlite3.OperationalError) as error:
+            return self._taken(deadline)
+        except Exception as error:
             # In a folder where nothing can be written, what is there can still be read; not so
             # where somebody is writing it.
             locked = _reason_of(error) == "locked" or getattr(error, "kind", "") == "storage_busy"
             if not locked and not path.with_name(f"{path.name}-wal").exists():
-                with contextlib.suppress(OSError, ValueError, sqlite3.Error, ToolError):
+                with contextlib.suppress(Exception):
                     with _onlooker(path, 0) as db:
                         ready = _standing(db, path) == _READY
                     if ready:
                         return _connect(path, 0, "ro&immutable=1"), object()
             raise
 
-    def _taken(self, deadline: float, opened: Callable[[float], None]) -> tuple[Db, object]:
+    def _taken(self, deadline: float) -> tuple[Db, object]:
         """A connection to a file that was judged, as was its schema, and what is known of it."""
         try:
             for _ in range(2):
-                if self._known is None or self._known[0] != self._file():
-                    opened(deadline)
-                known = self._known
-                try:
-                    db = self._spare.pop()
-                except IndexError:
-                    db = _connect(self.path, deadline - time.monotonic())
-                if known and _pragma(db, "schema_version") == known[1]:
+                with self._in_turn(self._opener, deadline):
+                    if self._known is None or self._known[0] != self._file():
+                        self._let_go()
+                        path = data_folder(self._settings) / DATABASE
+                        self._spare.append(_prepared(path, deadline - time.monotonic()))
+                        self._known = self._file(), _pragma(self._spare[0], "schema_version")
+                    known, db = self._known, self._spare.pop() if self._spare else None
+                db = db or _connect(self.path, deadline - time.monotonic())
+                if _pragma(db, "schema_version") == known[1]:
                     return db, known
                 db.close()
                 self._known = None
@@ -3782,14 +3773,6 @@ class Store:
                 "PERPLEXITY_DATA_DIR to the absolute path of a folder that can be written.",
             ) from None
         raise _trouble(self.path, "locked")
-
-    def _open(self, deadline: float) -> None:
-        """Judge the file that is there, or make one; others may have done so meanwhile."""
-        if self._known is None or self._known[0] != self._file():
-            self._let_go()
-            path = data_folder(self._settings) / DATABASE
-            self._spare.append(_prepared(path, deadline - time.monotonic()))
-            self._known = self._file(), _pragma(self._spare[-1], "schema_version")
 
     def _file(self) -> tuple[int, int] | None:
         """Which file the path names at the moment; None for none."""
@@ -3999,7 +3982,7 @@ def reserve(db: Db, event: Event, estimate_nano: int, job_id: int | None) -> tup
 def settle(db: Db, reserved: Sequence[int], event: Event) -> None:
     """Complete the event of a request that has ended."""
     _write_event(db, event, reserved[0])
-    _count_no_more(db, event, "id", reserved[1])
+    _count_no_more(db, "id", reserved[1], known=event["cost_source"] != "none")
 
 
 def release(db: Db, reserved: Sequence[int], created_at: str, *, runs: bool) -> None:
@@ -4013,9 +3996,8 @@ def release(db: Db, reserved: Sequence[int], created_at: str, *, runs: bool) -> 
     _run(db, f"{sql} WHERE id = :id", id=reserved[1])
 
 
-def _count_no_more(db: Db, event: Event | None, key: str, number: int) -> None:
+def _count_no_more(db: Db, key: str, number: int, *, known: bool) -> None:
     """Let go of an estimate where the cost is known; else it counts on in its window."""
-    known = event is not None and event["cost_source"] != "none"
     sql = "DELETE FROM holds" if known else "UPDATE holds SET since = coalesce(since, :now)"
     _run(db, f"{sql} WHERE {key} = :number", number=number, now=now_text())
 
@@ -4087,15 +4069,13 @@ def usage_report(
     Days are `YYYY-MM-DD`, both inclusive. A day on which nothing was spent is there as well.
     """
     key = _GROUPINGS[group_by]
-    sql = f"""SELECT {key} AS key, count(*) AS calls,
-        coalesce(sum(status <> 'ok'), 0) AS errors,
+    sql = f"""SELECT {key} AS key, count(*) AS calls, sum(status <> 'ok') AS errors,
         coalesce(sum(input_tokens), 0) AS input_tokens,
         coalesce(sum(output_tokens), 0) AS output_tokens,
         coalesce(sum(total_tokens), 0) AS total_tokens,
-        coalesce(sum(cost_nano_usd), 0) AS cost_nano_usd,
-        usd(coalesce(sum(cost_nano_usd), 0)) AS cost_usd,
-        coalesce(sum(cost_source = 'computed'), 0) AS calls_cost_computed,
-        coalesce(sum(cost_source = 'none'), 0) AS calls_cost_unknown FROM usage_events
+        sum(cost_nano_usd) AS cost_nano_usd, usd(sum(cost_nano_usd)) AS cost_usd,
+        sum(cost_source = 'computed') AS calls_cost_computed,
+        sum(cost_source = 'none') AS calls_cost_unknown FROM usage_events
         WHERE (:project IS NULL OR project_name = :project)
         AND (:since IS NULL OR created_at >= :since)
         AND (:until IS NULL OR created_at < :until || '~')
@@ -4365,8 +4345,8 @@ def lose_unanswered(db: Db, job_id: int | None = None) -> None:
     _run(db, sql, text=UNANSWERED_TEXT, **values)
 
 
-def finish_job(db: Db, job: JobRow, event: Event | None = None) -> bool:
-    """End a run and record its spend, once; False, and nothing happens, if it had ended before.
+def finish_job(db: Db, job: JobRow, usage: Usage | None = None) -> None:
+    """End a run and record its spend, once: nothing happens if it had ended before.
 
     Only what is lost, at an unknown cost, may still end otherwise: its reply has come after all.
     """
@@ -4378,18 +4358,29 @@ def finish_job(db: Db, job: JobRow, event: Event | None = None) -> bool:
     sql = f"""UPDATE research_jobs SET {changes} WHERE id = :id AND started_at = :started_at
         AND ({_RUNNING} OR (status = 'lost' AND :status <> 'lost'))"""
     if _run(db, sql, **ended._asdict()).rowcount != 1:
-        return False
-    if event is not None:
+        return
+    if usage is not None:
         # It counts in its project by name, though that may be deleted by now.
         sql = """SELECT coalesce((SELECT project_name FROM holds WHERE job_id = :id),
             (SELECT name FROM projects WHERE id = :project))"""
-        name = _one(db, sql, id=job.id, project=job.project_id)
-        _write_event(db, {**event, "project_id": job.project_id, "project_name": name})
-    _count_no_more(db, event, "job_id", job.id)
+        event = event_of(
+            usage,
+            created_at=now,
+            tool=job.tool or PREFIX + "research",
+            api="agent",
+            status="ok" if job.status in {"completed", "incomplete"} else "unexpected_response",
+            latency_ms=int(age_s(job.started_at) * 1000),
+            model=job.model,
+            preset=job.depth or None,
+            request_id=job.response_id,
+            project_id=job.project_id,
+            project_name=_one(db, sql, id=job.id, project=job.project_id),
+        )
+        _write_event(db, event)
+    _count_no_more(db, "job_id", job.id, known=bool(usage and usage.cost_source != "none"))
     sql = """DELETE FROM research_jobs WHERE id = :id
         AND project_id IN (SELECT id FROM projects WHERE name = :deleted)"""
     _run(db, sql, id=job.id, deleted=_DELETED)
-    return True
 
 
 def take_lease(db: Db, name: str, owner: str, seconds: float) -> bool:
@@ -6571,7 +6562,10 @@ class Runtime(Process):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.models = ModelList()
+        # The model list, fetched by one call at a time: when it came, and what.
+        self.models_lock = threading.Lock()
+        self.models: tuple[float, list[Model]] | None = None
+        self.models_failed_at = float("-inf")
         self.vectors = Vectors(settings)
         self.log: Callable[[str], None] = lambda _sentence: None
         self.closing = threading.Event()
@@ -6683,23 +6677,11 @@ def poll_run(runtime: Process, job: JobRow, fetch: Callable[[str], Reply]) -> Po
     seen = job_of(job, run_kept(run), run.usage, run.model)
 
     def note_it(db: sqlite3.Connection) -> None:
-        if not run.finished:
+        if run.finished:
+            finish_job(db, seen, run.usage)
+        else:
             found = {"status": seen.status, "model": seen.model, "missing_since": None}
             change_job(db, seen.id, last_checked_at=now_text(), **found)
-            return
-        ended_well = run.status in {"completed", "incomplete"} and not run.error
-        event = event_of(
-            run.usage,
-            created_at=now_text(),
-            tool=job.tool or PREFIX + "research",
-            api="agent",
-            status="ok" if ended_well else "unexpected_response",
-            latency_ms=int(age_s(job.started_at) * 1000),
-            model=run.model,
-            preset=job.depth or None,
-            request_id=job.response_id,
-        )
-        finish_job(db, seen, event)
 
     _, note = runtime.store.record(note_it)
     return PollResult(seen, run.searches, run.fetches, note)
@@ -6709,17 +6691,9 @@ def _unanswered_job(runtime: Process, job: JobRow) -> PollResult:
     """A job whose request is still on its way, or went down with the process that sent it."""
     if runtime.awaited().get(job.id) is None:
         runtime.store.record(lambda db: lose_unanswered(db, job.id))
-        with runtime.store.reading() as db:
-            job = stored_job(db, project_id=job.project_id, id=job.id) or job
+        job = job_now(runtime, job)
     running = job.status not in TERMINAL_STATUSES and job.response_id.startswith(PENDING)
     return PollResult(job, note="The request is still on its way." if running else None)
-
-
-def known_job(runtime: Process, project: str, number: int) -> JobRow | None:
-    """A job of a project as it stands, also where storage does not know yet that it has ended."""
-    with runtime.store.reading() as db:
-        job = stored_job(db, project_id=project_id(db, project) or 0, id=number)
-    return as_known(runtime, job) if job else None
 
 
 def as_known(runtime: Process, job: JobRow) -> JobRow:
@@ -6729,9 +6703,13 @@ def as_known(runtime: Process, job: JobRow) -> JobRow:
     return request.job() if request and known else job
 
 
-def watch(
-    call: Call, job: JobRow, project: str, wait_s: float, tell: Callable[[PollResult], str]
-) -> PollResult:
+def job_now(runtime: Process, job: JobRow) -> JobRow:
+    """The job as it is by now; as it was, where its project has it no more."""
+    with runtime.store.reading() as db:
+        return as_known(runtime, stored_job(db, project_id=job.project_id, id=job.id) or job)
+
+
+def watch(call: Call, job: JobRow, wait_s: float) -> PollResult:
     """Look at a job until it ends or the time is up; a failed look within it is looked past.
 
     Every look begins with the row as it is by now: another process may have ended it.
@@ -6750,11 +6728,11 @@ def watch(
         left_s = end - time.monotonic()
         if seen.job.status in TERMINAL_STATUSES or left_s <= 0:
             return seen
-        call.report(tell(seen))
+        call.report(f"{seen.job.status}: {seen.searches} searches, {seen.fetches} pages read")
         call.pause(min(LOOK_S if unanswered else pause_s, left_s))
         if not unanswered:
             pause_s = min(pause_s * POLL_GROWTH, POLL_LAST_S)
-        seen = seen._replace(job=known_job(call.runtime, project, seen.job.id) or seen.job)
+        seen = seen._replace(job=job_now(call.runtime, seen.job))
 
 
 def observe(runtime: Runtime) -> int:
@@ -6788,15 +6766,6 @@ def observe(runtime: Runtime) -> int:
 # ---- The model list
 
 
-class ModelList:
-    """The API's models with their prices, fetched by one call at a time."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.known: tuple[float, list[Model]] | None = None  # when it was fetched, and what came
-        self.failed_at = float("-inf")
-
-
 _WORTH_STALE = frozenset({"rate_limited", "upstream_failure", "network_timeout"})
 
 
@@ -6804,27 +6773,29 @@ def catalog_of(
     call: Call, *, refresh: bool, limit_s: float = float("inf")
 ) -> tuple[list[Model], float, bool]:
     """The model list, its age in seconds, and whether it is an old one shown for want of a new."""
-    catalog, asked_at = typing.cast("Runtime", call.runtime).models, time.monotonic()
-    if not catalog.lock.acquire(timeout=max(0.1, min(limit_s, call.remaining_s(), MAX_WAIT_S))):
+    runtime, asked_at = typing.cast("Runtime", call.runtime), time.monotonic()
+    if not runtime.models_lock.acquire(
+        timeout=max(0.1, min(limit_s, call.remaining_s(), MAX_WAIT_S))
+    ):
         raise ToolError("network_timeout", "The model list did not come in time; try again.")
     try:  # who waited here finds what the other fetched
-        known, now = catalog.known, time.monotonic()
+        known, now = runtime.models, time.monotonic()
         fresh = known and now - known[0] < call.settings.catalog_ttl_s
         if known and (known[0] >= asked_at or (fresh and not refresh)):
             return known[1], now - known[0], False
         try:
             models = read_models(free_get(call, MODELS_PATH, limit_s).body)
         except ToolError as error:
-            catalog.failed_at = now
+            runtime.models_failed_at = now
             age = now - known[0] if known else 0.0
             usable = error.kind in _WORTH_STALE and age < call.settings.catalog_max_stale_s
             if known is None or not usable:
                 raise
             return known[1], age, True
-        catalog.known = (time.monotonic(), models)
+        runtime.models = (time.monotonic(), models)
         return models, 0.0, False
     finally:
-        catalog.lock.release()
+        runtime.models_lock.release()
 
 
 def priced(call: Call, plan: RequestPlan, project: str) -> RequestPlan:
@@ -6842,8 +6813,9 @@ def priced(call: Call, plan: RequestPlan, project: str) -> RequestPlan:
         known = cost_history(db, call.declared.name, None, plan.model) if wanted else []
     if not wanted:
         return plan
-    catalog, models = typing.cast("Runtime", call.runtime).models, list[Model]()
-    fails = time.monotonic() - catalog.failed_at <= CATALOG_PAUSE_S and not catalog.known
+    runtime, models = typing.cast("Runtime", call.runtime), list[Model]()
+    failed_s = time.monotonic() - runtime.models_failed_at
+    fails = failed_s <= CATALOG_PAUSE_S and not runtime.models
     if not (call.rehearses or fails):
         with contextlib.suppress(ToolError):
             models = catalog_of(call, refresh=False, limit_s=CATALOG_LIMIT_S)[0]
@@ -6875,30 +6847,26 @@ class LoadedVectors(NamedTuple):
     size_bytes: int
 
 
-@contextlib.contextmanager
-def _undamaged(combination: Combination) -> Iterator[None]:
-    """Turn what malformed stored vectors raise into a ToolError."""
-    try:
-        yield
-    except (TypeError, ValueError):
-        raise ToolError(
-            "internal_error",
-            f"Stored vectors of {combination_text(combination)} are damaged. Remove them with "
-            "perplexity_embed delete and index the texts again.",
-        ) from None
-
-
 def _blocks(
     db: sqlite3.Connection, wanted: VectorSet, ids: list[int], pause: Callable[[], Any] = bool
 ) -> Iterator[Columns | list[int]]:
     """The stored vectors laid out, block by block; their ids are added to the list."""
+    where = combination_text(wanted.combination)
     for block in stored_vectors(db, wanted):
         # Rows come by id, and equal scores stay in the order of the rows: that makes it stable.
         ids += [number for number, _ in block]
         vectors = [vector for _, vector in block]
         block.clear()  # storage still holds the list, and would hold the vectors with it
         pause()
-        yield laid_out(vectors, wanted.combination)
+        try:
+            block_laid_out = laid_out(vectors, wanted.combination)
+        except (TypeError, ValueError):
+            raise ToolError(
+                "internal_error",
+                f"Stored vectors of {where} are damaged. Remove them with perplexity_embed delete "
+                "and index the texts again.",
+            ) from None
+        yield block_laid_out
 
 
 class Vectors:
@@ -6935,22 +6903,20 @@ class Vectors:
                 raise ToolError("storage_busy", busy)
         try:
             loaded = self._found(call.store, wanted)
-            with _undamaged(wanted.combination):
-                if loaded is not None:
-                    found = similarities(loaded.blocks, query, wanted.combination)
-                    return loaded.ids, found
-                # What does not fit into the cache is dropped again, block by block.
-                ids: list[int] = []
-                with call.store.reading() as db:
-                    blocks = _blocks(db, wanted, ids, lambda: call.pause(0))
-                    return ids, similarities(blocks, query, wanted.combination)
+            if loaded is not None:
+                return loaded.ids, similarities(loaded.blocks, query, wanted.combination)
+            # What does not fit into the cache is dropped again, block by block.
+            ids: list[int] = []
+            with call.store.reading() as db:
+                blocks = _blocks(db, wanted, ids, lambda: call.pause(0))
+                return ids, similarities(blocks, query, wanted.combination)
         finally:
             self._lock.release()
 
     def _found(self, store: Store, wanted: VectorSet) -> LoadedVectors | None:
         """The vectors laid out, read again where the table has changed; None if they do not fit."""
         loaded = self._loaded.pop(wanted, None)
-        with store.reading() as db, _undamaged(wanted.combination):
+        with store.reading() as db:
             state = vector_state(db, wanted)
             if loaded is None or loaded.state != state:
                 loaded = None  # let go of before the new ones are read
@@ -8195,7 +8161,7 @@ def do_research(call: Call, args: ResearchArgs) -> ResearchResult:
     seen = PollResult(job)
     if args.wait_seconds:
         with contextlib.suppress(ToolError):
-            seen = watch(call, job, project, args.wait_seconds, progress_text)
+            seen = watch(call, job, args.wait_seconds)
     if seen.job.status in TERMINAL_STATUSES:
         message = end_text(seen.job)
     else:
@@ -8311,11 +8277,6 @@ def job_info(job: JobRow) -> JobInfo:
     for name in ("started_at", "finished_at", "cancel_requested_at"):
         shown[name] = shown[name] and iso(shown[name])
     return JobInfo(**{name: shown[name] for name in JobInfo._fields})
-
-
-def progress_text(seen: PollResult) -> str:
-    """How far a run is, without a word of any page."""
-    return f"{seen.job.status}: {seen.searches} searches, {seen.fetches} pages read"
 
 
 def end_text(job: JobRow) -> str:
@@ -8435,7 +8396,7 @@ def do_jobs(call: Call, args: JobsArgs) -> JobsResult:
     job = _found_job(call, args, args.job_id or _adopted(call, args))
     try:
         wait_s = 0 if args.action == "cancel" else args.wait_seconds
-        seen = watch(call, job, args.project, wait_s, progress_text)
+        seen = watch(call, job, wait_s)
     except ToolError as error:  # the id must never get lost
         text = f"Job {job.id} ({job.status}) is kept; this look at it failed: {error.message}"
         raise ToolError(error.kind, text, status=error.status) from None
@@ -8465,10 +8426,11 @@ def _adopted(call: Call, args: JobsArgs) -> int:
 
 
 def _found_job(call: Call, args: Any, number: int) -> JobRow:
-    job = known_job(call.runtime, args.project, number)
+    with call.store.reading() as db:
+        job = stored_job(db, project_id=project_id(db, args.project) or 0, id=number)
     if job is None:
         raise _missing_here("job", number, args.project)
-    return job
+    return as_known(call.runtime, job)
 
 
 def _job_result(call: Call, args: JobsArgs, seen: PollResult) -> Any:
