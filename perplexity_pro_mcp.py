@@ -480,6 +480,7 @@ _SHOWN = "|".join(  # where one of them is part of what is seen
 )
 _UNSEEN = pattern(f"[{_UNSEEN_ONES}\ud800-\udfff]")
 _CLEANING = pattern(f"(?=[{_UNSEEN_ONES}\U0001f3f4])(?:({_SHOWN})|[{_UNSEEN_ONES}])")
+_ODD = pattern(f"[{_UNSEEN_ONES}\ud800-\udfff\r]|pplx-")  # all that any cleaning looks for
 _UNMARKED = pattern(f"[{_MARKS}]")
 _KEY_SHAPE = pattern(r"pplx-[A-Za-z0-9_]{30,}")
 _SECRET_SHAPES = pattern(r"data:[\w.+/-]*[;,]\S+|\b[0-9a-fA-F]{32,}\b")
@@ -526,7 +527,8 @@ def scrubbed(
     more what is put together out of them.
     """
     if isinstance(value, str):
-        return redacted(clean(value), key)
+        is_odd = _ODD.search(value) or (key and key in value)
+        return redacted(clean(value), key) if is_odd else value
     if not isinstance(value, (dict, list, tuple)):
         return value
     if depth > 2 * MAX_JSON_DEPTH:
