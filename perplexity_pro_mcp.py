@@ -4473,19 +4473,20 @@ def store_chunks(
 
 def claim_chunks(
     db: Db, project: str, combination: Combination, chunks: Sequence[Chunk], owner: str
-) -> list[Chunk]:
-    """Mark chunks as on their way, but for those that others have stored or on theirs."""
+) -> tuple[list[Chunk], list[Chunk]]:
+    """Of the chunks that are not stored: those now marked as on their way, and those that others
+    have on theirs.
+    """
     _run(db, "DELETE FROM observer_lease WHERE until <= :now", now=time.time())
     drop_claims(db, owner)
     stored = stored_hashes(db, VectorSet(project_id(db, project) or 0, combination))
-    claimed = []
+    claimed, others = list[Chunk](), list[Chunk]()
     for chunk in chunks:
         name = f"{project} {combination} {chunk.ref} {chunk.chunk_index} {chunk.text_hash}"
-        if stored.get(chunk.ref, {}).get(chunk.chunk_index) != chunk.text_hash and take_lease(
-            db, name, owner, CLAIM_LIFE_S
-        ):
-            claimed.append(chunk)
-    return claimed
+        if stored.get(chunk.ref, {}).get(chunk.chunk_index) != chunk.text_hash:
+            is_free = take_lease(db, name, owner, CLAIM_LIFE_S)
+            (claimed if is_free else others).append(chunk)
+    return claimed, others
 
 
 def drop_claims(db: Db, owner: str) -> None:
@@ -9065,16 +9066,14 @@ def _embed_plan(texts: list[str], names: Sequence[str], combination: Combination
 def _batch_plan(batch: list[Chunk], combination: Combination, owner: str) -> RequestPlan:
     """The request of a batch, which stores its chunks as it is settled."""
 
-    def store(
-        db: sqlite3.Connection, number: int, reading: ParsedReply
-    ) -> list[tuple[Chunk, bool]]:
+    def store(db: Db, number: int, reading: ParsedReply) -> list[tuple[Chunk, bool]]:
         drop_claims(db, owner)
         # Nobody holds a lock while a batch is on its way, so texts may have gone since.
         pairs = list(zip(batch, reading.value))
         return list(zip(batch, store_chunks(db, number, combination, pairs)))
 
     texts, names = [chunk.text for chunk in batch], [chunk_name(chunk) for chunk in batch]
-    return _embed_plan(texts, names, combination)._replace(store=store)
+    return _embed_plan(texts, names, combination)._replace(store=store, identity=owner)
 
 
 def _spent(replies: Sequence[ParsedReply]) -> dict[str, Json]:
@@ -9149,91 +9148,89 @@ def _index_vectors(call: Call, args: EmbedArgs, combination: Combination) -> dic
     if blank:
         named = ", ".join(f'key "{one_line(key, 60)}"' for key in blank)
         call.warn(f"Left out, since their texts are blank: {one_line(named, 1000)}.")
-    replies: list[ParsedReply] = []
-    before = 0  # texts that were completed before the plan was made anew
-    while True:
-        taken, pending, current = _index_plan(call, args, combination)
-        started = len(replies)
-        others = _send_batches(call, args, combination, taken, replies)
-        ended = [pair for reply in replies for pair in reply.stored or ()]
-        if not others:
-            break
-        if call.remaining_s() < _BATCH_MARGIN_S:
-            busy = f"Another call is still indexing project {args.project!r}."
-            if not replies:
-                raise ToolError("storage_busy", busy, todo="Call again in a minute.")
-            call.warn(f"{busy} Call again in a minute.")
-            break
-        before = len({chunk.ref for chunk, there in ended if there})
-        call.pause(0.2)
+    taken, pending, current = _index_plan(call, args, combination)
+    replies, left = _send_batches(call, args, combination, taken)
+    ended = [pair for reply in replies for pair in reply.stored or ()]
     kept, gone = ({chunk.ref for chunk, there in ended if there is way} for way in (True, False))
     if gone:
         lost = counted(len(gone), "item")
         call.warn(f"Paid for, but not kept, since it was deleted meanwhile: {lost}.")
+    # What this call has not stored, and what is not left either, is gone or others' doing.
+    seen_to = {chunk.ref for chunk in taken} - kept - {chunk.ref for chunk in left}
     return {
         "embedded_chunks": sum(there for _, there in ended),
         "embedded_items": len(kept),
-        "skipped_items": current - before + len(gone),
-        "remaining": pending - sum(len(reply.stored or ()) for reply in replies[started:]),
+        "skipped_items": current + len(seen_to),
+        "remaining": pending - len(taken) + len(left),
         **_spent(replies),
     }
 
 
 def _send_batches(
-    call: Call,
-    args: EmbedArgs,
-    combination: Combination,
-    chunks: list[Chunk],
-    replies: list[ParsedReply],
-) -> bool:
+    call: Call, args: EmbedArgs, combination: Combination, left: list[Chunk]
+) -> tuple[list[ParsedReply], list[Chunk]]:
     """Embed batch by batch, as long as there is time; every batch is stored before the next.
 
-    The replies are added to those there are. Returns whether other calls have seen to some chunks.
+    What another call has on its way is waited for. Returns the replies, and the chunks still left.
     """
-    others, slowest_s, done = False, _BATCH_MARGIN_S, 0
-    owner = f"{call.runtime.owner}-{time.monotonic_ns()}"
-    batches = list(batches_of(chunks))
-    plans = [_batch_plan(batch, combination, owner) for batch in batches]
-    if plans:
+    owner, total = f"{call.runtime.owner}-{time.monotonic_ns()}", len(left)
+    replies, slowest_s, idle = list[ParsedReply](), _BATCH_MARGIN_S, 0
+    if left:
         call.key()  # where there is none, nothing is asked or marked
-        confirm_cost(call, plans)
-    for batch in batches:
-        began = time.monotonic()
+        confirm_cost(call, [_batch_plan(b, combination, owner) for b in batches_of(left)])
+    while left:
+        began, batch = time.monotonic(), next(batches_of(left))
         if replies and call.remaining_s() < slowest_s:
             call.warn("The call's time is used up; call again to index what remains.")
             break
         with call.store.writing() as db:
-            is_gone = bool(replies) and project_id(db, args.project) is None
-            own = [] if is_gone else claim_chunks(db, args.project, combination, batch, owner)
-        if is_gone:
-            call.warn(f"Project {args.project!r} was deleted meanwhile, so nothing more was sent.")
-            return False
-        others = others or len(own) < len(batch)
-        if not own:
-            continue
-        sent = paid_posts(call, [_batch_plan(own, combination, owner)], args.project, 1)
-        error = next((reply.error for reply in sent), None)
-        if error or not sent:
-            with contextlib.suppress(ToolError), call.store.writing() as db:
-                drop_claims(db, owner)
-        kept = [chunk.ref for reply in replies for chunk, there in reply.stored or () if there]
-        if error and kept:
-            what = f"{counted(len(kept), 'chunk')} of {counted(len(set(kept)), 'item')}"
-            error.message += f" Stored before that, and kept: {what}; call again to index the rest."
-        if error:
-            raise error
-        replies += sent
-        if not sent or sent[0].stored is None:
-            # Out of time, or storage refuses. Either way another batch would only add to it.
-            call.warn(
-                f"Not stored yet: {counted(len(own), 'chunk')}. What was sent is paid for once, "
-                "and stored as soon as that is possible; call again to go on."
-            )
-            return False
-        slowest_s = max(slowest_s, time.monotonic() - began)
-        done += len(sent[0].stored)
-        call.report(f"Embedded {done} of {len(chunks)} chunks")
-    return others
+            if replies and project_id(db, args.project) is None:
+                name = args.project
+                call.warn(f"Project {name!r} was deleted meanwhile, so nothing more was sent.")
+                break
+            own, others = claim_chunks(db, args.project, combination, batch, owner)
+        left, idle = left[len(batch) :] + others, 0 if own else idle + len(others)
+        if own:
+            sent = _sent_batch(call, _batch_plan(own, combination, owner), args.project, replies)
+            replies += sent
+            if not sent or sent[0].stored is None:
+                # Out of time, or storage refuses. Either way another batch would only add to it.
+                call.warn(
+                    f"Not stored yet: {counted(len(own), 'chunk')}. What was sent is paid for "
+                    "once, and stored as soon as that is possible; call again to go on."
+                )
+                left = own + left
+                break
+            slowest_s = max(slowest_s, time.monotonic() - began)
+            call.report(f"Embedded {total - len(left)} of {total} chunks")
+        elif left and idle >= len(left):  # others have all of it on their way
+            if call.remaining_s() < _BATCH_MARGIN_S:
+                busy = f"Another call is still indexing project {args.project!r}."
+                if not replies:
+                    raise ToolError("storage_busy", busy, todo="Call again in a minute.")
+                call.warn(f"{busy} Call again in a minute.")
+                break
+            call.pause(0.2)
+            idle = 0
+    return replies, left
+
+
+def _sent_batch(
+    call: Call, plan: RequestPlan, project: str, before: Sequence[ParsedReply]
+) -> list[ParsedReply]:
+    """The reply to a batch, none where the time was over; a failure says what is stored already."""
+    sent = paid_posts(call, [plan], project, 1)
+    error = next((reply.error for reply in sent), None)
+    if error or not sent:
+        with contextlib.suppress(ToolError), call.store.writing() as db:
+            drop_claims(db, plan.identity)
+    kept = [chunk.ref for reply in before for chunk, there in reply.stored or () if there]
+    if error and kept:
+        what = f"{counted(len(kept), 'chunk')} of {counted(len(set(kept)), 'item')}"
+        error.message += f" Stored before that, and kept: {what}; call again to index the rest."
+    if error:
+        raise error
+    return sent
 
 
 def _search_vectors(call: Call, args: EmbedArgs, combination: Combination) -> dict[str, Json]:
