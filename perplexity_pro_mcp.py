@@ -7265,13 +7265,13 @@ def size_of(result: Any) -> int:
 
 def _most_that_fits(low: int, high: int, make: Callable[[int], R], limit: int) -> R:
     """The result with the largest count from low to high that still fits; low fits by decree."""
+    from bisect import bisect_right
+
     largest = make(high)
     if size_of(largest) <= limit:
         return largest
-    while low < high - 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if size_of(make(middle)) <= limit else (low, middle)
-    return make(low)
+    between = range(low + 1, high)
+    return make(low + bisect_right(between, limit, key=lambda count: size_of(make(count))))
 
 
 def _changed(result: R, note: str | None, **values: Json) -> R:
@@ -7303,12 +7303,12 @@ def fitted(result: R, part: str, limit: int, rest: Callable[[int], str], at: int
     whole = getattr(result, part)
     if isinstance(whole, str) or whole is None:
         return _fitted_text(result, part, limit, rest, at or 0)
-    entries = list(whole.items()) if isinstance(whole, dict) else list(whole)
-    total = len(entries)
+    entries = list(whole.items() if isinstance(whole, dict) else whole)
     if at is None:
-        total += bool(getattr(result, "truncated", getattr(result, "groups_truncated", False)))
-    if at is not None:
-        total = getattr(result, f"{part}_total", at + total)
+        more = getattr(result, "truncated", getattr(result, "groups_truncated", False))
+        total = len(entries) + bool(more)
+    else:
+        total = getattr(result, f"{part}_total", at + len(entries))
 
     def page(count: int, room: int | None = None) -> R:
         shown: Json = entries[:count] if at is not None else entries[len(entries) - count :]
@@ -7318,14 +7318,14 @@ def fitted(result: R, part: str, limit: int, rest: Callable[[int], str], at: int
         end = (at or 0) + count
         if end >= total and room is None:
             return _changed(result, None, **{part: shown})
-        note = f"Only the newest {count} {part} are here"
-        note = f"Cut after {end} of {total} {part}" if at is not None else note
+        newest = f"Only the newest {count} {part} are here"
+        note = newest if at is None else f"Cut after {end} of {total} {part}"
         note += "." if room is None else ", the last one shortened."
         note += f" The rest: {rest(end)}" if end < total else ""
         note += f" All of it as text: {rest(total)}" if room is not None else ""
-        more = {"next_offset": end if at is not None else None}
-        more.update(truncated=True, groups_truncated=True, count=count)
-        return _changed(result, note, **{part: shown}, **more)
+        cut_off = dict.fromkeys(("truncated", "groups_truncated"), True)
+        where = {"next_offset": None if at is None else end, "count": count}
+        return _changed(result, note, **{part: shown}, **cut_off, **where)
 
     fit = _most_that_fits(min(1, len(entries)), len(entries), page, limit)
     if entries and size_of(fit) > limit:
@@ -7364,12 +7364,11 @@ def _fitted_text(result: R, part: str, limit: int, rest: Callable[[int], str], a
 
 def _sources_for(near: set[str | None], sources: Sequence[Source], room: int) -> list[Source]:
     """The sources that fit, those of the part that is shown first, in their usual order."""
-    chosen, used = set(), 0
-    for source in sorted(sources, key=lambda source: source.url not in near):
-        used += len(json_text(jsonable(source))) + len(source.title or "") + 20
-        if used > room:
-            break
-        chosen.add(source.url)
+    from itertools import accumulate
+
+    ranked = sorted(sources, key=lambda source: source.url not in near)
+    sizes = (len(json_text(jsonable(s))) + len(s.title or "") + 20 for s in ranked)
+    chosen = {source.url for source, used in zip(ranked, accumulate(sizes)) if used <= room}
     return [source for source in sources if source.url in chosen]
 
 
@@ -7902,9 +7901,10 @@ class ChatResult(RunAnswer):
     "Use it when follow-ups build on earlier turns; perplexity_ask for a single question, "
     "perplexity_embed to search old chats. send with a title starts a chat and returns its "
     "chat_id, send with a chat_id continues it; each returns an answer like perplexity_ask and "
-    "may change depth or model. Completed turns are stored locally, by project; Perplexity may "
-    "keep them too. A late or long answer also becomes a job: read it by perplexity_jobs, do not "
-    "repeat it. delete removes a chat and its vectors for good, once confirmed.",
+    "may change depth or model. Search options: send only. Completed turns are stored locally, by "
+    "project; Perplexity may keep them too. A late or long answer also becomes a job: read it by "
+    "perplexity_jobs, do not repeat it. delete removes a chat and its vectors for good, once "
+    "confirmed.",
     cost="only send, about $0.001-0.004, medium $0.02-0.05; refused past a cap",
     effects=Effects(destructive=True, open_world=True),
     examples=(

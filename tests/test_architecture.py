@@ -32,7 +32,7 @@ IMPORTS: dict[str, Collection[int]] = {
     **each("contextlib functools json operator os re sys", {0}),
     **each("threading time typing", {0}),
     **each("datetime decimal difflib hashlib unicodedata", ALL),
-    **each("math heapq struct base64 secrets random shlex", ALL),
+    **each("math bisect heapq itertools struct base64 secrets random shlex", ALL),
     **each("csv html textwrap mimetypes queue", ALL),
     "collections.abc": {0},
     "email.utils": {2, 6},
