@@ -123,11 +123,10 @@ else:
                 setattr(cls, name, property(operator.itemgetter(at)))
 
         def __new__(cls, *values, **named):
-            rest = cls._fields[len(values) :]
-            if len(values) > len(cls._fields) or not named.keys() <= set(rest):
-                raise TypeError(f"{cls.__name__} has no such fields: {', '.join(named)}")
-            if rest:
-                known = {**cls._field_defaults, **named}
+            if named or len(values) != len(cls._fields):
+                rest, known = cls._fields[len(values) :], {**cls._field_defaults, **named}
+                if len(values) > len(cls._fields) or not named.keys() <= set(rest):
+                    raise TypeError(f"{cls.__name__} has no such fields: {', '.join(named)}")
                 values += tuple([known[name] for name in rest])
             return tuple.__new__(cls, values)
 
@@ -1079,7 +1078,7 @@ def _address(text: str) -> str:
     return text
 
 
-def read_base_url(text: str) -> str:
+def _base_url(text: str) -> str:
     """The API's address, where other programs want the version behind it."""
     return _address(text).rstrip("/").removesuffix("/v1").rstrip("/")
 
@@ -1133,7 +1132,7 @@ _OWN_ROWS: tuple[tuple[Any, ...], ...] = (  # each name begins with PERPLEXITY_
     ("API_KEY", "", None, "The Perplexity API key; never logged, returned or stored"),
     ("API_KEY_FILE", "key_file", _path, "A file that holds the key, readable by its owner only"),
     ("DATA_DIR", "data_dir", _folder, "Folder of database and backups", "~/.perplexity-pro"),
-    ("BASE_URL", "base_url", read_base_url, "API address: https, or http on loopback"),
+    ("BASE_URL", "base_url", _base_url, "API address: https, or http on loopback"),
     ("FILES_DIR", "files_dir", _path, "Folder from which images may be read", "none: images off"),
     ("ROUTING", "routing", _word(*_MODES, grave=True), "standard, custom or dynamic"),
     ("MODEL", "model", _model, "standard: the model of a call naming none"),
@@ -1182,13 +1181,6 @@ VARIABLES = (
 _ALIASES = {"PERPLEXITY_WAIT_SECONDS": "PERPLEXITY_AGENT_WAIT_SECONDS"}  # of other programs
 
 
-def _proxies_of(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Proxy variables in either case; as elsewhere, the lower-case one wins, even an empty one."""
-    names = ("https_proxy", "http_proxy", "all_proxy", "no_proxy")
-    found = ((n, given(environ, n if n in environ else n.upper())) for n in names)
-    return tuple((name, value) for name, value in found if value)
-
-
 def read_settings(environ: Mapping[str, str]) -> Settings:
     """All settings; refuses nothing, but notes what cannot be used."""
     found: dict[str, Any] = {}
@@ -1216,6 +1208,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         if found.get("routing", _MODES[0]) != _MODES[0]:
             idle = {"PERPLEXITY_MODEL"}
     known = {variable.name for variable in VARIABLES}
+    # In either case; as elsewhere, the lower-case one wins, even an empty one.
+    names = ("https_proxy", "http_proxy", "all_proxy", "no_proxy")
+    proxies = {n: given(environ, n if n in environ else n.upper()) for n in names}
     tiers = {tier: found.pop(tier, "") for tier in TIERS if found.get("routing") in _MODES[1:]}
     for variable in (f"PERPLEXITY_TIER_{tier.upper()}" for tier in tiers):
         if variable not in explicit:
@@ -1237,7 +1232,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         shows_links=any(map(environ.get, _LINKING)) and environ.get("TERM") != "dumb",
         certificates=tuple((n, environ[n]) for n in _CERTIFICATES if environ.get(n)),
         unknown=tuple(n for n in environ if n.startswith("PERPLEXITY_") and n not in known),
-        proxies=_proxies_of(environ),
+        proxies=tuple((name, value) for name, value in proxies.items() if value),
         explicit=frozenset(explicit),
         problems=tuple(notes[True]),
         warnings=tuple(notes[False]),
