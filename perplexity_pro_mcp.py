@@ -8925,6 +8925,7 @@ def do_decide(call: Call, args: DecideArgs) -> DecideResult:
 # is embedded batch by batch, and each batch is stored in the transaction that settles its cost.
 # Whatever ends a call, what was paid for is there, and the next call goes on where it stopped.
 
+Rows = list[dict[str, Json]]
 EmbedModel = Literal["pplx-embed-v1-0.6b", "pplx-embed-v1-4b"]
 _BATCH_MARGIN_S = 1.0  # what must be left of a call's time to send another batch
 
@@ -8977,17 +8978,11 @@ class EmbedResult(NamedTuple):
     requests: Annotated[int | None, "index, search: requests made"] = None
     input_tokens: Annotated[int | None, "index, search: tokens billed"] = None
     cost_usd: Annotated[str | None, "Exact sum of the known costs, null without any"] = None
-    cost_source: Annotated[CostSource | None, "reported, computed, mixed, or none when unknown"] = (
-        None
-    )
+    cost_source: Annotated[CostSource | None, "reported, computed, mixed, or none"] = None
     calls_cost_unknown: Annotated[int | None, "Requests of unknown cost"] = None
     candidates: Annotated[int | None, "search: chunks compared"] = None
-    hits: Annotated[list[dict[str, Json]] | None, "search: the most similar chunks, best first"] = (
-        None
-    )
-    groups: Annotated[list[dict[str, Json]] | None, "status: chunks by source and combination"] = (
-        None
-    )
+    hits: Annotated[Rows | None, "search: the most similar chunks, best first"] = None
+    groups: Annotated[Rows | None, "status: chunks by source and combination"] = None
     unindexed_chat: Annotated[int | None, "status: messages without a vector"] = None
     unindexed_job: Annotated[int | None, "status: reports without a vector"] = None
     removed: Annotated[int | None, "delete: chunks removed"] = None
@@ -9441,9 +9436,7 @@ class ProjectsArgs(NamedTuple):
 
 class ProjectsResult(NamedTuple):
     action: Annotated[str, "The action that ran"]
-    projects: Annotated[
-        list[dict[str, Json]] | None, "list: projects with their caps; budget: the one"
-    ] = None
+    projects: Annotated[Rows | None, "list: projects with their caps; budget: the one"] = None
     project: Annotated[str | None, "delete, budget: the project"] = None
     rows_removed: Annotated[int | None, "delete: chats, jobs and chunks removed"] = None
     rows_retained: Annotated[int | None, "delete: spend records kept under its name"] = None
@@ -9576,7 +9569,7 @@ class UsageArgs(NamedTuple):
 class UsageResult(NamedTuple):
     totals: Annotated[dict[str, Json], "Sums over every matching call"]
     group_by: Annotated[str, "The grouping"]
-    groups: Annotated[list[dict[str, Json]], "Sums by group, dearest first; days in order"]
+    groups: Annotated[Rows, "Sums by group, dearest first; days in order"]
     groups_total: Annotated[int, "Groups that match in all"]
     groups_truncated: Annotated[bool, "groups does not hold them all"]
     project: Annotated[str | None, "The filter that applied"]
@@ -9584,7 +9577,7 @@ class UsageResult(NamedTuple):
     until: Annotated[str | None, "The filter that applied"]
     limit: Annotated[int, "The limit that applied"]
     warnings: Annotated[list[str], "Things worth knowing about this result"]
-    caps: Annotated[list[dict[str, Json]], "Spend caps: spent, reserved and left"] = []  # noqa: RUF012
+    caps: Annotated[Rows, "Spend caps: spent, reserved and left"] = []  # noqa: RUF012
     next_offset: Annotated[int | None, "Where the groups left out begin"] = None
 
     def text(self) -> str:
