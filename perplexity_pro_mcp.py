@@ -2406,6 +2406,8 @@ def _received(exchange: _Exchange, sock: Any, buffer: Any) -> int:
     """What arrives next; whoever wants to is asked now and then whether it is still wanted."""
     look, ends_at = exchange.outgoing.look, time.monotonic() + exchange.left_s()
     while True:
+        if look:
+            look()  # also while the server talks without end
         left_s = min(exchange.left_s(), max(0.001, ends_at - time.monotonic()))
         sock.settimeout(min(left_s, _LOOK_AGAIN_S) if look else left_s)
         try:
@@ -2413,7 +2415,6 @@ def _received(exchange: _Exchange, sock: Any, buffer: Any) -> int:
         except TimeoutError:
             if look is None or time.monotonic() >= ends_at:
                 raise
-            look()
         else:
             exchange.room -= count
             if exchange.room < 0:
@@ -10574,7 +10575,15 @@ _PORTS, _CALLBACK = range(47810, 47900), "/callback"
 _MAX_MESSAGE_BYTES, _MAX_FORM_BYTES, _MAX_FILE_BYTES = 8 << 20, 10_000, 200_000_000
 _LOGIN_TODO = "run `perplexity-pro computer login` in a terminal"
 _THANKS = b"<!doctype html><title>Perplexity Computer</title><p>You may close this page.</p>\n"
-# What must not be sent twice. The other tools read, and may be asked again.
+# What may be asked again, besides what calls itself read-only: all others must not be sent twice.
+_READING = {
+    "read_thread",
+    "models_list",
+    "list_thread_assets",
+    "create_asset_download",
+    "projects_list",
+    f"{PREFIX}computer_file",
+}
 _SENDING = pattern(r"call_|answer_|confirm_|notify_|create_attachment_upload")
 
 
@@ -10668,7 +10677,7 @@ def _discovered(settings: Settings) -> tuple[dict[str, Json], str]:
     """The authorization server's metadata, checked, and the scope to ask for."""
     from urllib.parse import urlsplit
 
-    with Computer(settings).exchange(None, {}, "POST", _hello({})) as response:
+    with Computer(settings).exchange(None, "POST", _hello({})) as (response, _):
         header = response.headers["WWW-Authenticate"] or ""
     if response.status != 401:
         raise _broken(f"Computer answered HTTP {response.status} instead of asking for a sign-in")
@@ -10727,7 +10736,7 @@ def _told(address: str) -> dict[str, str]:
     """What the query of an address says."""
     from urllib.parse import parse_qsl
 
-    return dict(parse_qsl(address.partition("?")[2]))
+    return dict(parse_qsl(address.partition("#")[0].partition("?")[2]))
 
 
 def _listener(state: str, arrive: Callable[[str], None]) -> Any:
@@ -10790,7 +10799,8 @@ def login(
     from base64 import urlsafe_b64encode
     from urllib.parse import urlencode
 
-    found, scope = _discovered(settings)
+    with _locked(settings):  # what cannot be kept is refused before anybody signs in
+        found, scope = _discovered(settings)
     state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
     digest = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
     arrived: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -10824,7 +10834,8 @@ def login(
     with _locked(settings):
         other = _stored(settings)
         _keep(settings, made)
-    if other and other.resource != made.resource:  # one sign-in is kept; no other must live on
+    # One sign-in is kept, and no other lives on; the same client may have but one at its server.
+    if other and (other.resource, other.client_id) != (made.resource, made.client_id):
         _revoked(settings, other)
     try:
         Computer(settings).fetch_list()
@@ -10974,64 +10985,72 @@ class Computer:
         made = signed_in(self.settings) if self._sessions else None
         hasty = Computer(self.settings._replace(connect_timeout_s=0.5))
         for session in [*self._sessions.values()] if made else []:
-            with contextlib.suppress(ToolError), hasty.exchange(made, session, "DELETE"):
+            with contextlib.suppress(ToolError), hasty.exchange(session, "DELETE"):
                 pass
 
     @contextlib.contextmanager
     def exchange(
         self,
-        made: SignIn | None,
-        session: _Headers,
+        session: _Headers | None,
         method: str,
         body: Json = None,
         look: Callable[[], None] | None = None,
-    ) -> Iterator[Any]:
-        """The open reply to a message, or to none; of any status where nobody is signed in."""
+    ) -> Iterator[tuple[Any, SignIn | None]]:
+        """The open reply to a message, or to none, and the sign-in; without a session not even a
+        token is sent, and any status is a reply.
+        """
         for flaw in (
             one for one in self.settings.problems if one.startswith("PERPLEXITY_COMPUTER")
         ):
             raise ToolError("invalid_request", flaw)  # of its address: no other one is meant
         both = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-        token = {"Authorization": f"Bearer {made.access}"} if made else {}
-        outgoing = Outgoing(
-            method,
-            url=self.settings.computer_url,
-            headers=tuple({**both, **token, **session}.items()),
-            content=json_text(body).encode("utf-8", "replace") if body else None,
-            read_timeout_s=_LAST_S if method == "DELETE" else _SILENCE_S,
-            most_bytes=_MAX_MESSAGE_BYTES,
-            look=look,
-        )
-        with opened(self.settings, outgoing) as response:
-            if made and not 200 <= response.status < 300:
-                raise _status_error(response.status, response.headers["Retry-After"])
-            yield response
+        made, refused = None, ""
+        while True:
+            if session is not None:
+                made = usable_sign_in(self.settings, refused)
+                both["Authorization"] = f"Bearer {made.access}"
+            outgoing = Outgoing(
+                method,
+                url=self.settings.computer_url,
+                headers=tuple({**both, **(session or {})}.items()),
+                content=json_text(body).encode("utf-8", "replace") if body else None,
+                read_timeout_s=_LAST_S if method == "DELETE" else _SILENCE_S,
+                most_bytes=_MAX_MESSAGE_BYTES,
+                look=look,
+            )
+            with opened(self.settings, outgoing) as response:
+                if made and response.status == 401 and not refused:
+                    refused = made.access  # it came before anything happened: once more
+                    continue
+                if made and not 200 <= response.status < 300:
+                    raise _status_error(response.status, response.headers["Retry-After"])
+                yield response, made
+                return
 
-    def _tell(self, made: SignIn, session: _Headers, **body: Json) -> None:
+    def _tell(self, session: _Headers, **body: Json) -> None:
         """Send what has no answer, a notification or the reply to a question; once."""
         message = {"jsonrpc": "2.0", **body}
-        with contextlib.suppress(ToolError), self.exchange(made, session, "POST", message):
+        with contextlib.suppress(ToolError), self.exchange(session, "POST", message):
             pass  # its status says nothing that could be acted on
 
     def ask(
         self, method: str, params: Json, call: Call | None = None, *, repeat: bool = True
     ) -> Json:
         """The result of a request; without `repeat` it reaches the remote once, ever."""
-        modes, refused, reply = call.elicits if call else (), "", dict[str, Json]()
-        for may_fail in (True, False):
-            made, session = usable_sign_in(self.settings, refused), self._sessions.get(modes)
+        modes, reply = call.elicits if call else (), dict[str, Json]()
+        for last in (not repeat, True):
+            session = self._sessions.get(modes)
             request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
             try:
-                session = session or self._begun(made, modes)
-                reply = self._answer(made, session, request, call)
+                session = session or self._begun(modes)
+                reply = self._answer(session, request, call)
                 break
             except ToolError as error:
                 error.sent = error.sent and session is not None  # else nothing was sent
                 if error.status == 404:
                     self._sessions.pop(modes, None)
-                if not (may_fail and error.status in ({401, 404} if repeat else {401})):
+                if last or error.status != 404:
                     raise
-                refused = made.access if error.status == 401 else ""
         if isinstance(reply.get("result"), dict):
             return reply["result"]
         if not message_in(reply.get("error")):
@@ -11039,10 +11058,10 @@ class Computer:
         said = _quoted_line(message_in(reply["error"]))
         raise ToolError("invalid_request", f"Computer refused the call, saying {said}.")
 
-    def _begun(self, made: SignIn, modes: tuple[str, ...]) -> _Headers:
+    def _begun(self, modes: tuple[str, ...]) -> _Headers:
         """The headers of a new session."""
         asks: dict[str, Json] = {"elicitation": {mode: {} for mode in modes}} if modes else {}
-        with self.exchange(made, {}, "POST", _hello(asks)) as response:
+        with self.exchange({}, "POST", _hello(asks)) as (response, made):
             number = response.headers["Mcp-Session-Id"] or ""
             reply = next((m for m in _messages(response, [], made) if m.get("id") == 0), {})
         version = text_in(object_in(reply, "result"), "protocolVersion")
@@ -11050,11 +11069,11 @@ class Computer:
             raise _broken("Perplexity Computer speaks no version of the protocol known here")
         named = {"Mcp-Session-Id": number} if number else {}
         session = {"MCP-Protocol-Version": version, **named}
-        self._tell(made, session, method="notifications/initialized")
+        self._tell(session, method="notifications/initialized")
         return self._sessions.setdefault(modes, session)
 
     def _answer(
-        self, made: SignIn, session: _Headers, request: dict[str, Json], call: Call | None
+        self, session: _Headers, request: dict[str, Json], call: Call | None
     ) -> dict[str, Json]:
         """The reply to a request, whose stream is followed once more from where it was cut."""
         numbers, look = list[str](), call.look if call else None  # numbers of the events that came
@@ -11062,21 +11081,21 @@ class Computer:
         for method, body in (("POST", request), ("GET", None)):
             last = {} if body else {"Last-Event-ID": numbers[-1]}
             try:
-                with self.exchange(made, {**session, **last}, method, body, look) as response:
+                with self.exchange({**session, **last}, method, body, look) as (response, made):
                     for message in _messages(response, numbers, made):
                         ours = message.get("id", 0) in (request["id"], None)  # null: it named none
                         if ours and "method" not in message:
                             return message
                         reply = _heeded(message, call)
                         if reply:
-                            self._tell(made, session, id=message["id"], **reply)
+                            self._tell(session, id=message["id"], **reply)
             except ToolError as error:
                 if body and (error.status or not error.sent):
                     raise
                 lost = error if body else lost
             except Cancelled:
                 told = {"requestId": request["id"], "reason": "cancelled"}
-                self._tell(made, session, method="notifications/cancelled", params=told)
+                self._tell(session, method="notifications/cancelled", params=told)
                 raise
             if not numbers:
                 break
@@ -11130,9 +11149,9 @@ class Computer:
 
     def _forward(self, name: str, call: Call, arguments: dict[str, Json]) -> "RemoteResult":
         """Pass a call on."""
-        title = str(arguments.get("message") or name)
+        title, lost = str(arguments.get("message") or name), self._unsure(name, arguments)
         work = functools.partial(self.call_tool, call, name, arguments)
-        reply = _as_job(call, title, arguments, work, _unsure(name, arguments))
+        reply = _as_job(call, title, arguments, work, lost)
         return typing.cast("RemoteResult", reply.value).fitted(call, reply)
 
     def call_tool(self, call: Call, name: str, arguments: dict[str, Json]) -> "RemoteResult":
@@ -11141,24 +11160,26 @@ class Computer:
         if call.listens():
             params["_meta"] = {"progressToken": f"{name}-{time.time_ns()}"}
         try:
-            reply = self.ask("tools/call", params, call, repeat=not _SENDING.match(name))
+            reply = self.ask("tools/call", params, call, repeat=not self._unsure(name, {}))
         except ToolError as error:
             if not error.sent:
                 raise
-            words = f"{error.message} {_unsure(name, arguments)}"
+            words = f"{error.message} {self._unsure(name, arguments) or 'Call again.'}"
             raise ToolError(error.kind, words, sent=True) from None
         found = RemoteResult(name, reply, call.settings.max_result_chars)
         found.step = " ".join([*call.warnings, found.step])
         return found
 
-
-def _unsure(name: str, arguments: Mapping[str, Json]) -> str:
-    """What to do where nobody knows what became of a call."""
-    thread = _plain(arguments, "thread_id")
-    where = "look for it among the threads on https://www.perplexity.ai"
-    where = f"call read_thread with thread_id {thread}" if thread else where
-    todo = f"The task may be running: {where}; do not send it again."
-    return todo if _SENDING.match(name) else "Call again."
+    def _unsure(self, name: str, arguments: Mapping[str, Json]) -> str:
+        """What to do where nobody knows what became of a call; nothing for one that reads."""
+        entry = self._tools[name].entry if name in self._tools else None
+        says_so = object_in(object_in({"": entry}, ""), "annotations").get("readOnlyHint") is True
+        if name in _READING or (says_so and not _SENDING.match(name)):
+            return ""
+        thread = _plain(arguments, "thread_id")
+        where = "look for it among the threads on https://www.perplexity.ai"
+        where = f"call read_thread with thread_id {thread}" if thread else where
+        return f"The task may be running: {where}; do not send it again."
 
 
 def _as_job(
@@ -11198,7 +11219,7 @@ def with_computer(runtime: Runtime) -> Runtime:
     return runtime
 
 
-def _messages(response: Any, numbers: list[str], made: SignIn) -> Iterator[dict[str, Json]]:
+def _messages(response: Any, numbers: list[str], made: Any) -> Iterator[dict[str, Json]]:
     """The messages of a reply, one object or a stream of them, without hidden characters, keys and
     tokens at any depth; notes the ids of events.
     """
@@ -11233,27 +11254,31 @@ def _heeded(message: dict[str, Json], call: Call | None) -> dict[str, Json] | No
 def _pages(ask: Callable[[dict[str, Json]], Json], name: str) -> Iterator[Json]:
     """The pages of a list, each naming the next; no more than 20."""
     page: Json = {}
-    for number in range(20):
-        if number and not isinstance(page.get(name), str):
-            return
-        page = ask({"cursor": page[name]} if number else {})
+    for _ in range(20):
+        last = text_in(page, name)
+        page = ask({"cursor": last} if last else {})
         yield page
+        if text_in(page, name) in {None, last}:
+            return
 
 
 # ---- What comes from outside, made fit to be shown
 
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-_SCHEMAS_IN = {"properties", "patternProperties", "$defs", "definitions"}  # by name
-_SCHEMA_AT = {"items", "contains", "not", "if", "then", "else", "propertyNames"}
-_SCHEMA_LIST = {"anyOf", "oneOf", "allOf", "prefixItems"}
-# With one of these at the root, several clients drop a tool.
-_NOT_AT_ROOT = _SCHEMA_LIST | {"not", "if", "then", "else"}
-_OF_A_FIELD: dict[str, Any] = {  # of a form, and what it is made of
-    **dict.fromkeys(("type", "title", "description", "format"), str),
-    **dict.fromkeys(("minLength", "maxLength"), int),
+_TYPES = {"string", "number", "integer", "boolean", "object", "array", "null"}
+# The words of a schema that are kept, and what each is made of.
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("title", "description", "format"), str),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), int),
     **dict.fromkeys(("minimum", "maximum"), (int, float)),
-    "default": (str, int, float),
+    **dict.fromkeys(("enum", "required"), list),
+    **dict.fromkeys(("default", "const"), object),
+    **dict.fromkeys(("properties", "$defs", "definitions"), "by name"),
+    **dict.fromkeys(("items", "additionalProperties"), "one"),
+    **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), "several"),
 }
+# With one of these at the root, several clients drop a tool.
+_NOT_AT_ROOT = {"anyOf", "oneOf", "allOf", "prefixItems", "title", "description", "enum", "const"}
 
 
 def texts_in(body: Json, name: str) -> list[str]:
@@ -11265,7 +11290,7 @@ def _kept_tools(found: list[Json]) -> list[dict[str, Json]]:
     """The definitions that every client can take, within bounds; the others are left out."""
     kept, taken, room = list[dict[str, Json]](), {name.lower() for name in TOOLS}, 200_000
     for definition in filter(None, map(_kept_tool, found)):
-        size = len(json_text(definition))
+        size = len(json_text(definition).encode())
         if definition["name"].lower() not in taken and size <= min(room, 16_000):
             kept.append(definition)
             taken.add(definition["name"].lower())
@@ -11275,13 +11300,15 @@ def _kept_tools(found: list[Json]) -> list[dict[str, Json]]:
 
 def _kept_tool(entry: Json) -> dict[str, Json] | None:
     """One definition, its text clean already; None where it cannot be made usable."""
-    if flaw_in(entry):
+    name = text_in(entry, "name") or ""
+    ours = name.lower().replace("-", "_").startswith(PREFIX)
+    if ours or flaw_in(entry) or not re.fullmatch(r"[\w-]{1,64}", name, re.ASCII):
         return None
-    name, schema = text_in(entry, "name") or "", _schema(object_in(entry, "inputSchema"))
-    # A field of another name costs some clients the tool, or every request that offers it.
-    taken = all(re.fullmatch(r"[\w.-]{1,64}", n, re.A) for n in object_in(schema, "properties"))
-    ours = name.lower().startswith(PREFIX) or not re.fullmatch(r"[\w-]{1,64}", name, re.A)
-    if ours or not taken or schema.get("type") != "object":
+    try:
+        schema = _schema(object_in(entry, "inputSchema"))
+    except ValueError:
+        return None
+    if schema.get("type") != "object":
         return None
     schema = {word: inner for word, inner in schema.items() if word not in _NOT_AT_ROOT}
     title, hints = one_line(text_in(entry, "title") or name, 100), object_in(entry, "annotations")
@@ -11295,16 +11322,34 @@ def _kept_tool(entry: Json) -> dict[str, Json] | None:
 
 
 def _schema(value: Json) -> dict[str, Json]:
-    """A schema without boolean ones inside, which cost some clients the whole list."""
-    schema = dict(value) if isinstance(value, dict) else {}
-    for word, inner in schema.items():
-        if word in _SCHEMAS_IN:
-            schema[word] = {name: _schema(one) for name, one in object_in(schema, word).items()}
-        elif word in _SCHEMA_LIST:
-            schema[word] = [_schema(one) for one in list_in(schema, word)]
-        elif word in _SCHEMA_AT or (word == "additionalProperties" and isinstance(inner, dict)):
-            schema[word] = _schema(inner)
-    return schema
+    """A schema of known words, each of its kind; ValueError for names that some client refuses.
+
+    Booleans inside become objects: such a schema costs some clients the whole list.
+    """
+    given, made = object_in({"": value}, ""), dict[str, Json]()
+    for word, inner in given.items():
+        kind = _WORDS.get(word, ())
+        if kind == "by name":
+            made[word] = {name: _schema(one) for name, one in object_in(given, word).items()}
+        elif kind == "several":
+            made[word] = [_schema(one) for one in list_in(given, word)]
+        elif kind == "one":
+            keeps = inner is False and word == "additionalProperties"
+            made[word] = inner if keeps else _schema(inner)
+        elif isinstance(inner, kind) and not (isinstance(inner, bool) and kind is not object):
+            made[word] = inner
+    kinds = [given.get("type")] if isinstance(given.get("type"), str) else list_in(given, "type")
+    known = [kind for kind in kinds if kind in _TYPES]
+    made.update({"type": known[0] if len(known) == 1 else known} if known else {})
+    fields = object_in(made, "properties")
+    # A field of another name costs some clients the tool, or every request that offers it.
+    if not all(re.fullmatch(r"[\w.-]{1,64}", name, re.ASCII) for name in fields):
+        raise ValueError
+    if "required" in made:
+        made["required"] = [
+            name for name in dict.fromkeys(texts_in(made, "required")) if name in fields
+        ]
+    return made
 
 
 def _form_in(params: dict[str, Json], call: Call) -> dict[str, Json] | None:
@@ -11328,9 +11373,8 @@ def _form_in(params: dict[str, Json], call: Call) -> dict[str, Json] | None:
         kind = text_in(given, "type")
         if kind not in {"string", "number", "integer", "boolean"} or name != one_line(name, 200):
             continue
-        fields[name] = {
-            n: given[n] for n in _OF_A_FIELD if isinstance(given.get(n), _OF_A_FIELD[n])
-        }
+        plain = {n: v for n, v in given.items() if not isinstance(v, (dict, list))}
+        fields[name] = _schema(plain)
         options = [one for one in list_in(given, "oneOf") if isinstance(one, dict)]
         values = [str(one.get("const")) for one in options] or texts_in(given, "enum")
         titles = [str(one.get("title", one.get("const"))) for one in options]

@@ -72,6 +72,7 @@ FAULTS = {
     "cut_for_good": "the stream ends before the result and cannot be resumed",
     "cut_after": "the stream breaks after the result",
     "slow": "the stream drips, a few bytes at a time",
+    "talking": "the stream talks without end while a task waits",
     "rate_limited": "calls are answered with 429",
     "html": "calls are answered with a page",
     "status_500": "calls are answered with 500",
@@ -156,6 +157,13 @@ HOSTILE = [
     {"name": "odd", "inputSchema": {"type": "object", "properties": 5, "required": "x"}},
     {"name": "spaces", "inputSchema": {"type": "object", "properties": {"a b": {}}}},
     "not a tool",
+    _tool("perplexity-ask", "Takes our name with another mark.", {}),
+    _tool("nested", "x", {"a": {"type": "object", "properties": {"b c": {}}}}),
+    _tool(
+        "mended",
+        "x",
+        {"a": {"type": 5, "enum": "x", "$ref": "https://evil.example/x.json", "required": True}},
+    ),
 ]
 
 
@@ -297,13 +305,7 @@ class Tasks:
         self.messages.setdefault(thread, []).append(message)
         for step in ("Reading the task", "Browsing", "Writing"):
             tell(step)
-        if found := re.search(r"gate (\w+)", message):
-            self.fake.pause(self.gates.setdefault(found[1], threading.Event()))
-        if found := re.search(r"(\d+) seconds", message):
-            ends = time.monotonic() + int(found[1])
-            while time.monotonic() < ends:
-                self.fake.pause(None, 1)
-                tell("Still working")
+        self.hold(message, tell)
         if "question" in message:
             return self.question(thread, ask)
         if "approval" in message:
@@ -312,6 +314,20 @@ class Tasks:
             if word in message:
                 return result_of(thread, event, status, text, **more(thread))
         return self.answered(thread, message, given)
+
+    def hold(self, message: str, tell: Tell) -> None:
+        """Wait as the message wants."""
+        if found := re.search(r"gate (\w+)", message):
+            gate = self.gates.setdefault(found[1], threading.Event())
+            while self.fake.has("talking") and not gate.is_set():
+                tell("Talking")
+                self.fake.pause(gate, 0.05)
+            self.fake.pause(gate)
+        if found := re.search(r"(\d+) seconds", message):
+            ends = time.monotonic() + int(found[1])
+            while time.monotonic() < ends:
+                self.fake.pause(None, 1)
+                tell("Still working")
 
     def answered(self, thread: str, message: str, given: Dict) -> Dict:
         text = f"Done: {message}"
@@ -902,7 +918,7 @@ class Handler(BaseHTTPRequestHandler):
 
         def tell(message: str) -> None:
             told = {"progressToken": token, "progress": next(steps), "message": message}
-            if token is not None:
+            if token is not None or self.fake.has("talking"):
                 stream.add({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
 
         def ask(message: str, schema: Dict) -> Dict:

@@ -64,7 +64,9 @@ class Bridge:
 
         def paste() -> Iterator[str]:
             if pasted:
-                yield self.fake.approve(shown[0]) if pasted == "redirect" else pasted
+                word, mark, rest = pasted.partition("#")
+                place = self.fake.approve(shown[0]) + mark + rest
+                yield place if word == "redirect" else pasted
 
         pro.login(self.settings, show, paste(), browser=False)
         return shown[0]
@@ -129,9 +131,22 @@ class SigningIn(unittest.TestCase):
                 self.assertEqual((made.data / name).stat().st_mode & 0o777, 0o600, name)
 
     def test_a_redirect_can_be_pasted(self) -> None:
-        with bridge(signed_in=False) as made:
-            made.login(pasted="redirect")
-            self.assertTrue(made.kept()["access"])
+        for pasted in ("redirect", "redirect#_=_"):
+            with self.subTest(pasted), bridge(signed_in=False) as made:
+                made.login(pasted=pasted)
+                self.assertTrue(made.kept()["access"])
+
+    def test_a_folder_that_keeps_nothing_is_refused_before_anybody_signs_in(self) -> None:
+        with bridge(signed_in=False, PERPLEXITY_DATA_DIR="/dev/null/nope") as made:
+            self.assertIn("data folder", made.login_problem().message)
+            self.assertEqual(made.fake.seen, [])
+
+    def test_the_tokens_of_an_earlier_sign_in_are_taken_back(self) -> None:
+        with bridge() as made:
+            before = made.kept()["access"]
+            made.login()
+            self.assertNotIn(before, made.fake.access)
+            self.assertIn(made.kept()["access"], made.fake.access)
 
     def test_what_is_pasted_and_does_not_fit_is_refused(self) -> None:
         other = "http://127.0.0.1:47810/callback?code=0123456789abcdef&state=of-somebody-else"
@@ -481,6 +496,16 @@ class Calls(unittest.TestCase):
             self.assertNotIn("may be running", said)
             self.assertFalse(made.fake.sent("tools/call"))
 
+    def test_a_tool_that_nobody_knows_is_sent_once(self) -> None:
+        with bridge(signed_in=False) as made:
+            made.fake.faults = {"grown"}
+            made.login()
+            made.fake.faults = {"lost_session"}
+            self.assertIn("nothing was done", made.refused("new_tool"))
+            self.assertEqual(len(made.fake.sent("tools/call")), 1)
+            made.fake.faults = {"status_500"}
+            self.assertIn("do not send it again", made.refused("new_tool"))
+
     def test_a_reading_tool_goes_on_in_a_new_session(self) -> None:
         with bridge() as made:
             made.fake.faults = {"lost_session"}
@@ -530,8 +555,18 @@ class TheList(unittest.TestCase):
             tools = made.runtime.outside.tools()
             for name in ("perplexity_ask", "Perplexity_Search", "perplexity_new", "bad name!"):
                 self.assertNotIn(name, tools)
-            for name in ("no_schema", "list_root", "deep", "fat", "spaces"):
+            for name in (
+                "no_schema",
+                "list_root",
+                "deep",
+                "fat",
+                "spaces",
+                "perplexity-ask",
+                "nested",
+            ):
                 self.assertNotIn(name, tools)
+            mended = tools["mended"].entry["inputSchema"]
+            self.assertEqual(mended["properties"], {"a": {}})
             odd = tools["odd"].entry["inputSchema"]
             self.assertEqual((odd["properties"], odd["required"]), ({}, []))
             self.assertLessEqual(len(tools["long_words"].entry["description"]), 2000)
@@ -916,6 +951,26 @@ class Serving(unittest.TestCase):
             session.runtime.settle(WAIT_S)
             session.send(self.call(2, "perplexity_jobs", action="list"))
             self.assertEqual(self.structured(session.receive())["jobs_total"], 0)
+
+    def test_a_cancel_is_noticed_while_the_remote_talks(self) -> None:
+        with bridge() as made:
+            made.fake.tasks.gates["g"] = threading.Event()
+            made.fake.faults = {"talking"}
+            session = self.session(made)
+            session.send(self.call(1, SENDING, message="gate g"))
+            made.fake.wait_for("tools/call")
+            session.send(cancel(1))
+            made.fake.wait_for("notifications/cancelled")
+
+    def test_an_answer_to_a_form_finds_its_way_with_a_new_token(self) -> None:
+        with bridge() as made:
+            session = self.session(made, forms=True)
+            session.send(self.call(1, SENDING, message="a question"))
+            asked = session.receive()
+            made.fake.expire()
+            answer = {"action": "accept", "content": {"format": "PDF"}}
+            session.send({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
+            self.assertEqual(self.structured(session.receive())["text"], "Written as PDF.")
 
     def test_a_job_of_computer_can_be_cancelled(self) -> None:
         with bridge() as made:
