@@ -10689,10 +10689,8 @@ def _discovered(settings: Settings) -> tuple[dict[str, Json], str]:
     known = f"{origin}.well-known/oauth-protected-resource"
     resource = _document(settings, *([named] if named else (known + home.path.rstrip("/"), known)))
     name = text_in(resource, "resource") or "none"
-    parent = f"{name.rstrip('/')}/"  # or itself
-    if not (
-        parent.startswith(origin) and f"{settings.computer_url.rstrip('/')}/".startswith(parent)
-    ):
+    parent, own = f"{name.rstrip('/')}/", f"{settings.computer_url.rstrip('/')}/"  # or itself
+    if not (parent.startswith(origin) and own.startswith(parent)):
         raise _broken("The sign-in at that address is meant for another resource")
     issuer = next(iter(texts_in(resource, "authorization_servers")), "")
     parts = urlsplit(_allowed(settings, issuer))
@@ -10799,8 +10797,9 @@ def login(
     from base64 import urlsafe_b64encode
     from urllib.parse import urlencode
 
-    with _locked(settings):  # what cannot be kept is refused before anybody signs in
-        found, scope = _discovered(settings)
+    with _locked(settings):
+        """What cannot be kept is refused before anybody signs in."""
+    found, scope = _discovered(settings)
     state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
     digest = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
     arrived: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -10931,18 +10930,10 @@ def logout(settings: Settings) -> str:
                 remove_own(settings, _LOCK)
     if made is None:
         return "Nobody is signed in to Perplexity Computer."
-    words = (
-        "Signed out."
-        if made.resource == settings.computer_url
-        else f"Signed out of {made.resource}."
-    )
-    return (
-        words
-        if _revoked(settings, made)
-        else (
-            f"{words[:-1]} here; the server did not take the tokens back, they end by themselves."
-        )
-    )
+    done = f"Signed out{'' if made.resource == settings.computer_url else f' of {made.resource}'}"
+    if _revoked(settings, made):
+        return f"{done}."
+    return f"{done} here; the server did not take the tokens back, they end by themselves."
 
 
 def _revoked(settings: Settings, made: SignIn) -> bool:
