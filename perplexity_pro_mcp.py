@@ -13661,7 +13661,8 @@ _PAGE = """<!doctype html>
 <style>
 :root {{ color-scheme: light dark }} h2 {{ margin-top: 2.5rem }} p {{ opacity: .8 }}
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 3rem auto; padding: 1rem }}
-svg {{ width: 100%; font-size: 13px }} text {{ fill: currentColor }} rect {{ fill: #20808d }}
+table {{ width: 100% }} td:nth-child(2) {{ width: 60% }} td:last-child {{ text-align: right }}
+i {{ display: block; height: 1em; border-radius: 3px; background: #20808d }}
 </style>
 <h1>Perplexity spending</h1>
 <p>{summary}</p>
@@ -13678,18 +13679,14 @@ def usage_page(results: Sequence[Mapping[str, Json]]) -> str:
     calls = counted(sums["calls"], "call")
     summary = f"${sums['cost_usd']} in {calls}. {' '.join(results[0]['warnings'])}"
     for result in results:
-        rows, groups = [], spending(result)
+        groups = spending(result)
         dearest = max([group["cost_nano_usd"] for group in groups], default=0) or 1
-        for number, group in enumerate(groups):
-            y, size = 24 * number, 400 * group["cost_nano_usd"] / dearest
+        charts += [f"<h2>By {result['group_by']}</h2>", "<table>"]
+        for group in groups:
             key, cost = escape(one_line(group["key"], 28)), escape(f"${group['cost_usd']}")
-            rows.append(
-                f'<text y="{y + 16}">{key}</text>'
-                f'<rect x="200" y="{y + 4}" width="{size:.1f}" height="16" rx="3"/>'
-                f'<text x="{size + 206:.1f}" y="{y + 16}">{cost}</text>'
-            )
-        box = f'viewBox="0 0 720 {24 * max(len(rows), 1)}"'
-        charts += [f"<h2>By {result['group_by']}</h2>", f'<svg role="img" {box}>', *rows, "</svg>"]
+            bar = f'<i style="width: {100 * group["cost_nano_usd"] / dearest:.1f}%"></i>'
+            charts.append(f"<tr><td>{key}<td>{bar}<td>{cost}")
+        charts.append("</table>")
     return _PAGE.format(summary=escape(summary), charts="\n".join(charts))
 
 
