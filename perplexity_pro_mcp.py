@@ -7013,12 +7013,9 @@ def unknown_tools(settings: Settings) -> str | None:
 def kind_words(declared: Tool) -> str:
     """Whether a tool is billed, asynchronous or able to delete."""
     ends = "can stop a run" if declared.word == "jobs" else "can delete data"
-    words = {
-        "free" if is_free(declared) else "billed": True,
-        "asynchronous": declared.word == "research",
-        ends: declared.effects.destructive,
-    }
-    return ", ".join(word for word, holds in words.items() if holds)
+    words = ["free" if is_free(declared) else "billed"]
+    words += ["asynchronous"] if declared.word == "research" else []
+    return ", ".join([*words, ends] if declared.effects.destructive else words)
 
 
 def routing_words(settings: Settings) -> str:
@@ -7622,7 +7619,7 @@ class RunAnswer(Answer):
     routing: Annotated[Routing | None, "send: how the model was picked"] = None
     latency_ms: Annotated[int | None, "send: measured time of the upstream call"] = None
 
-    def run_text(self, *lines: str) -> str:
+    def text(self) -> str:
         """The same as the structured form, in words."""
         answer, parsed, routing = self.answer or "", self.answer_json, self.routing
         if parsed is not None and answer_json_of(answer)[1]:  # else the answer says the same
@@ -7632,12 +7629,11 @@ class RunAnswer(Answer):
             ran += f"{routing.mode} routing, by {routing.selected_by}"
             ran += f", tier {routing.tier}" if routing.tier else ""
             if routing.probability is not None:
-                ran += (
-                    f" with {routing.probability:.2f}, decided for {routing.decision_cost_usd} USD"
-                )
+                cost = routing.decision_cost_usd
+                ran += f" with {routing.probability:.2f}, decided for {cost} USD"
         ran += f", response {self.response_id}." if self.response_id else "."
         facts = [f"model {self.model or 'unknown'}", f"{self.latency_ms} ms"]
-        return self.told(ran, *lines, block=answer_block(answer, self.sources), facts=facts)
+        return self.told(ran, block=answer_block(answer, self.sources), facts=facts)
 
 
 def made(call: Call, args: Any, **values: Any) -> Any:
@@ -7795,9 +7791,6 @@ class AskArgs(RunArgs):
 class AskResult(RunAnswer):
     answer: Annotated[str, "The answer; markers such as [1] are unchanged"]
 
-    def text(self) -> str:
-        return self.run_text()
-
 
 @tool(
     "Answer one question from the live web, with numbered sources.",
@@ -7872,24 +7865,25 @@ class ChatResult(RunAnswer):
     messages_removed: Annotated[int | None, "delete: messages removed with the chat"] = None
 
     def text(self) -> str:
-        notes, name = warning_lines(self.warnings), f"chat {self.chat_id}"
-        name += f" ({self.chat.title})" if self.chat else ""
+        name = f"chat {self.chat_id}{f' ({self.chat.title})' if self.chat else ''}"
         if self.action == "send":
             kept = f"{name.capitalize()}: {self.continuation}." if self.chat_id else "Not saved."
-            return self.run_text() + f"\n{kept}"
+            return f"{super().text()}\n{kept}"
         if self.action == "delete":
-            return f"{notes}Deleted {name} and its {counted(self.messages_removed, 'message')}."
+            removed = counted(self.messages_removed, "message")
+            return self.told(f"Deleted {name} and its {removed}.")
         if self.action == "list":
             head = ("id", "title", "messages", "created", "updated")
             table = tabulated([head, *(tuple(chat) for chat in self.chats or [])])
-            return f"{counted(self.chats_total, 'chat')} in project {self.project}.\n{notes}{table}"
+            total = counted(self.chats_total, "chat")
+            return self.told(f"{total} in project {self.project}.\n{table}")
         turns = [
             f"[{m.id}] {m.role}, {m.created_at}: {m.content}"
             + (f"\n\n{source_lines(m.sources)}" if m.sources else "")
             for m in self.messages or []
         ]
         shown = f"{len(turns)} of {counted(self.messages_total, 'message')}"
-        return f"{name.capitalize()}, {shown}.\n{notes}{fenced(f'{chr(10)}{chr(10)}'.join(turns))}"
+        return self.told(f"{name.capitalize()}, {shown}.", fenced("\n\n".join(turns)))
 
 
 @tool(
@@ -7925,19 +7919,12 @@ def do_chat(call: Call, args: ChatArgs) -> ChatResult:
     return actions[args.action](call, args)
 
 
-_LISTS = {"chat": "chat", "job": "jobs"}
-
-
-def _missing_here(what: str, number: int, project: str) -> ToolError:
-    text = f"There is no {what} {number} in project {project!r}; perplexity_{_LISTS[what]} list"
-    return ToolError("not_found", f"{text} shows them.")
-
-
 def _found_chat(db: sqlite3.Connection, args: ChatArgs, number: int | None = None) -> Chat:
     number = number or args.chat_id or 0
     chat = stored_chat(db, known_project(db, args.project), number)
     if chat is None:
-        raise _missing_here("chat", number, args.project)
+        text = f"There is no chat {number} in project {args.project!r}; perplexity_chat list shows"
+        raise ToolError("not_found", f"{text} them.")
     return chat
 
 
@@ -8240,8 +8227,9 @@ class JobsResult(Answer):
             for j in self.jobs or []:
                 ran = (j.depth or j.model, j.started_at, j.finished_at)
                 rows.append((j.job_id, j.status, *ran, j.query_excerpt))
-            listed = f"{counted(self.jobs_total, 'job')} in project {self.project}.\n"
-            return listed + warning_lines(self.warnings) + without_hidden(tabulated(rows))
+            total = counted(self.jobs_total, "job")
+            table = without_hidden(tabulated(rows))
+            return self.told(f"{total} in project {self.project}.\n{table}")
         state = f"Job {self.job_id} in project {self.project}: {self.status}. {self.message or ''}"
         if self.progress:
             searches, fetches = self.progress.values()
@@ -8428,7 +8416,8 @@ def _found_job(call: Call, args: Any, number: int) -> JobRow:
     with call.store.reading() as db:
         job = stored_job(db, project_id=project_id(db, args.project) or 0, id=number)
     if job is None:
-        raise _missing_here("job", number, args.project)
+        text = f"There is no job {number} in project {args.project!r}; perplexity_jobs list shows"
+        raise ToolError("not_found", f"{text} them.")
     return as_known(call.runtime, job)
 
 
