@@ -9649,12 +9649,9 @@ def do_usage(call: Call, args: UsageArgs) -> UsageResult:
         groups=groups[::-1][first:last][::-1] if by_day else groups[first:last],
         groups_total=len(groups),
         groups_truncated=by_day and last < len(groups),
-        project=args.project,
-        since=args.since,
-        until=args.until,
-        limit=args.limit,
         warnings=[*_usage_warnings(totals, caps), *call.warnings],
         caps=list(map(_cap_info, caps)),
+        **{name: getattr(args, name) for name in ("project", "since", "until", "limit")},
     )
     at, limit = None if by_day else first, call.settings.max_result_chars
     rest = functools.partial(again, "usage", args)
