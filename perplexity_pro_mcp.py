@@ -4573,8 +4573,8 @@ class Citation(NamedTuple):
 # A name or an ending, as `gov` or `.gov`, and perhaps the beginning of a path.
 _DOMAIN = pattern(
     r"(?:\*?\.)?(?:[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?\.)*[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+    r"(?:/[!-~]*)?"
 )
-_PATH = pattern(r"(?:/[!-~]*)?")
 
 
 def _domain_of(entry: str) -> str:
@@ -4590,8 +4590,7 @@ def _domain_of(entry: str) -> str:
     whole = host + slash + path
     if "," in whole:
         raise ValueError("give each domain as an entry of its own, not joined by commas")
-    is_domain = _DOMAIN.fullmatch(host) and _PATH.fullmatch(slash + path)
-    if len(whole) > MAX_DOMAIN_CHARS or not is_domain:
+    if len(whole) > MAX_DOMAIN_CHARS or not _DOMAIN.fullmatch(whole):
         raise ValueError(f"{one_line(entry, 60)!r} is not a domain such as python.org")
     return sign + whole
 
