@@ -845,7 +845,7 @@ def cause_error(cause: Cause, attempts: int, *, is_free: bool) -> ToolError:
     # Without a word from Perplexity: twice what the next wait would have been.
     if cause.kind == "rate_limited" and after_s is None:
         after_s = min(2.0**attempts, MAX_RETRY_WAIT_S)
-    if after_s is not None:
+    if after_s is not None and after_s < 10**6:  # years are not meant
         todo = todo.replace(RETRY, f"wait {int(-(-after_s // 1))} s, then try again")
     if cause.sent and not is_free:
         todo = _UNSURE if cause.again else f"{todo}; {_UNSURE}"

@@ -743,6 +743,8 @@ class Repeated(NetworkCase):
             self.assertEqual((error.kind, len(self.fake.requests)), ("rate_limited", 1))
             self.assertRegex(error.message, f"wait {named} s, then try again")
         self.assertIsNone(self.asked("9" * 400))
+        self.fake.script("POST /search", Answer(429, headers=(("retry-after", "9" * 12),)))
+        self.assertIn("(HTTP 429); try again later", self.failed_post().message)
 
     def test_a_rate_limit_says_how_long_to_wait(self) -> None:
         for headers, wait_s in (((), 8), ((("retry-after", "1.2"),), 2)):
