@@ -1918,8 +1918,11 @@ class FoundKey(NamedTuple):
     problem: str = ""
 
 
-def _key_in(path: Path) -> tuple[str | None, str]:
+def _key_in(name: str) -> tuple[str | None, str]:
     """The key in an owner-only file, or why there is none."""
+    from pathlib import Path
+
+    path = Path(name)
     try:
         if not path.is_file():
             return None, "names no regular file"
@@ -1936,19 +1939,17 @@ def find_key(settings: Settings) -> FoundKey:
 
     A key that is named but cannot be used ends the search: the next may be another account's.
     """
-    from pathlib import Path
-
     if settings.key:
         return FoundKey(settings.key, KEY_VARIABLE)
     problem, flaw = settings.key_problem or "", ""
     if settings.key_file:
-        key, flaw = _key_in(Path(settings.key_file))
+        key, flaw = _key_in(settings.key_file)
         if key and not problem.endswith(ODD_KEY):
             return FoundKey(key, KEY_FILE_VARIABLE)
     reasons = [problem, f"the file in {KEY_FILE_VARIABLE} {flaw}" if flaw else ""]
-    stored = str(own_path(settings, STORED_KEY))
+    stored = f"{settings.data_dir}/{STORED_KEY}"
     if not flaw and not problem.endswith(ODD_KEY) and os.path.lexists(stored):
-        key, flaw = _key_in(Path(stored))
+        key, flaw = _key_in(stored)
         if key:
             return FoundKey(key, stored)
         reasons.append(f"{stored} {flaw}")
