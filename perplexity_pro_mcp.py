@@ -10954,7 +10954,7 @@ class Computer:
         self._ids = iter(range(1, sys.maxsize))
         # By the modes in which the remote may ask the user something.
         self._sessions: dict[tuple[str, ...], _Headers] = {}
-        self._stamp: tuple[int, ...] | None = None
+        self._stamp: tuple[int, ...] = (0, 0)  # of files that are not there
         self._listed_at, self._tools, self._is_in = 0.0, dict[str, Tool](), False
 
     def close(self) -> None:
