@@ -3863,6 +3863,13 @@ def _one(db: Db, sql: str, **values: Json) -> Any:
     return row and row[0]
 
 
+def _update(db: Db, table: str, where: str, columns: Mapping[str, Json], **values: Json) -> bool:
+    """Change the row of a condition; whether there is one."""
+    changes = ", ".join(f"{name} = :{name}" for name in columns)
+    sql = f"UPDATE {table} SET {changes} WHERE {where}"
+    return _run(db, sql, **columns, **values).rowcount == 1
+
+
 def _insert(db: Db, table: str, verb: str = "INSERT", **values: Json) -> int:
     """Add a row by its columns; its id."""
     sql = f"{verb} INTO {table} ({', '.join(values)}) VALUES (:{', :'.join(values)})"
@@ -3942,6 +3949,9 @@ def delete_project(db: Db, name: str) -> dict[str, Json] | None:
 Event = dict[str, Json]  # by the columns of the table
 
 
+_OPENED = "id = :id AND created_at = :created_at AND status = 'interrupted'"
+
+
 def event_of(usage: Usage, **columns: Json) -> Event:
     """The ledger's row of a request that used so much; an unknown cost is stored as none."""
     values = usage._asdict()
@@ -3958,10 +3968,7 @@ def _write_event(db: Db, event: Event, event_id: int | None = None) -> int:
     sql = "SELECT 1 FROM usage_events WHERE api = :api AND request_id = :id AND status = 'ok'"
     if row["status"] == "ok" and _one(db, sql, api=row["api"], id=row["request_id"]):
         row["request_id"] = None
-    changes = ", ".join(f"{name} = :{name}" for name in row)
-    sql = f"""UPDATE usage_events SET {changes} WHERE id = :id AND api = :api
-        AND created_at = :created_at AND status = 'interrupted'"""
-    if event_id and _run(db, sql, id=event_id, **row).rowcount:
+    if event_id and _update(db, "usage_events", _OPENED, row, id=event_id):
         return event_id
     return _insert(db, "usage_events", **row)
 
@@ -3988,9 +3995,7 @@ def release(db: Db, reserved: Sequence[int], created_at: str, *, runs: bool) -> 
     """Remove the event of a request that was not sent; or was and `runs`, and counts until its end,
     in whatever window.
     """
-    sql = """DELETE FROM usage_events WHERE id = :id AND created_at = :created_at
-        AND status = 'interrupted'"""
-    _run(db, sql, id=reserved[0], created_at=created_at)
+    _run(db, f"DELETE FROM usage_events WHERE {_OPENED}", id=reserved[0], created_at=created_at)
     sql = "UPDATE holds SET since = NULL" if runs else "DELETE FROM holds"
     _run(db, f"{sql} WHERE id = :id", id=reserved[1])
 
@@ -4014,13 +4019,10 @@ class Cap(NamedTuple):
 
 def set_budget(db: Db, project: str, limits: Mapping[str, int | None]) -> None:
     """Set some of a project's caps, by their windows; None lifts one."""
-    _run(db, "INSERT OR IGNORE INTO budgets (project_name) VALUES (:name)", name=project)
+    _insert(db, "budgets", "INSERT OR IGNORE", project_name=project)
+    named = {"day": "daily_nano", "month": "monthly_nano", "call": "call_nano"}
     for window, limit in limits.items():
-        sql = f"UPDATE budgets SET {_CAP_COLUMNS[window]} = :limit WHERE project_name = :name"
-        _run(db, sql, limit=limit, name=project)
-
-
-_CAP_COLUMNS = dict(zip(CAP_WINDOWS, ("daily_nano", "monthly_nano", "call_nano")))
+        _update(db, "budgets", "project_name = :name", {named[window]: limit}, name=project)
 
 
 def project_caps(db: Db, project: str | None = None) -> list[Cap]:
@@ -4072,9 +4074,11 @@ def usage_report(
         coalesce(sum(input_tokens), 0) AS input_tokens,
         coalesce(sum(output_tokens), 0) AS output_tokens,
         coalesce(sum(total_tokens), 0) AS total_tokens,
-        sum(cost_nano_usd) AS cost_nano_usd, usd(sum(cost_nano_usd)) AS cost_usd,
-        sum(cost_source = 'computed') AS calls_cost_computed,
-        sum(cost_source = 'none') AS calls_cost_unknown FROM usage_events
+        sum(cost_nano_usd) AS cost_nano_usd,
+        CASE WHEN sum(api <> 'computer') THEN usd(sum(cost_nano_usd)) END AS cost_usd,
+        sum(cost_source = 'computed' AND api <> 'computer') AS calls_cost_computed,
+        sum(cost_source = 'none') AS calls_cost_unknown, sum(api = 'computer') AS calls_in_credits
+        FROM usage_events
         WHERE (:project IS NULL OR project_name = :project)
         AND (:since IS NULL OR created_at >= :since)
         AND (:until IS NULL OR created_at < :until || '~')
@@ -4170,12 +4174,7 @@ def read_messages(
 
 
 def store_turn(
-    db: Db,
-    project_id: int,
-    chat_id: int | None,
-    title: str,
-    turn: tuple[str, str],
-    **about: Json,
+    db: Db, project_id: int, chat_id: int | None, title: str, turn: tuple[str, str], **about: Json
 ) -> int | None:
     """Add question and answer to a chat, or to a new one; its id, or None if that is gone, or the
     project. The rest are columns of the answer.
@@ -4244,30 +4243,28 @@ class JobRow(NamedTuple):
 _UNANSWERED = f"substr(response_id, 1, {len(PENDING)}) = '{PENDING}'"
 
 
-def _jobs(db: Db, where: str, without: Sequence[str] = (), **values: Json) -> list[JobRow]:
-    """The jobs of a condition; some columns may be left out."""
+def _jobs(db: Db, where: str, *, whole: bool = True, **values: Json) -> list[JobRow]:
+    """The jobs of a condition; a list does without the long texts, which are a lot to read."""
     texts = dict.fromkeys(("query", "result_text", "error_text"), "cleaned({})")
-    texts.update(dict.fromkeys(without, "NULL"))
+    texts.update(
+        {} if whole else dict.fromkeys(("result_text", "sources_json", "extra_json"), "NULL")
+    )
     columns = ", ".join(texts.get(name, "{}").format(name) for name in JobRow._fields)
     sql = f"SELECT {columns} FROM research_jobs WHERE {where}"
     return [JobRow(*row) for row in _run(db, sql, **values)]
 
 
-# A list does without the long texts: a hundred reports are a lot to read.
-_LONG = ("result_text", "sources_json", "extra_json")
-
-
 def stored_job(db: Db, **which: Json) -> JobRow | None:
     """The job with these values."""
-    return next(
-        iter(_jobs(db, " AND ".join(f"{name} IS :{name}" for name in which), **which)), None
-    )
+    found = _jobs(db, " AND ".join(f"{name} IS :{name}" for name in which), **which)
+    return found[0] if found else None
 
 
 def list_jobs(db: Db, project_id: int, limit: int, offset: int = 0) -> tuple[list[JobRow], int]:
     """A page of jobs without results and sources, newest first, and how many there are."""
     where = "project_id = :project ORDER BY id DESC LIMIT :limit OFFSET :offset"
-    found = _jobs(db, where, _LONG, project=project_id, limit=limit, offset=offset)
+    page = {"limit": limit, "offset": offset}
+    found = _jobs(db, where, whole=False, project=project_id, **page)
     sql = "SELECT count(*) FROM research_jobs WHERE project_id = :project"
     return found, _one(db, sql, project=project_id)
 
@@ -4276,7 +4273,7 @@ def running_jobs(db: Db, project_id: int | None, limit: int) -> list[JobRow]:
     """Jobs that have not ended, least recently checked first; last those not yet answered."""
     where = f"""(:project IS NULL OR project_id = :project) AND {_RUNNING}
         ORDER BY {_UNANSWERED}, last_checked_at, id LIMIT :limit"""
-    return _jobs(db, where, _LONG, project=project_id, limit=limit)
+    return _jobs(db, where, whole=False, project=project_id, limit=limit)
 
 
 def running_twin(db: Db, project_id: int, digest: str) -> JobRow | None:
@@ -4285,10 +4282,8 @@ def running_twin(db: Db, project_id: int, digest: str) -> JobRow | None:
     """
     lose_unanswered(db)
     where = f"project_id = :project AND digest = :digest AND {_RUNNING} ORDER BY id LIMIT 1"
-    for job in _jobs(db, where, project=project_id, digest=digest):
-        _run(db, "UPDATE research_jobs SET told = 1 WHERE id = :id", id=job.id)
-        return job
-    return None
+    found = _jobs(db, where, project=project_id, digest=digest)
+    return found[0] if found and change_job(db, found[0].id, told=1) else None
 
 
 def store_job(db: Db, job: JobRow, project: str) -> int:
@@ -4310,16 +4305,13 @@ def store_job(db: Db, job: JobRow, project: str) -> int:
     if row["response_id"].startswith(PENDING):
         row["response_id"] = there.response_id
     row.update(cancel_requested_at=there.cancel_requested_at, last_checked_at=now_text())
-    changes = ", ".join(f"{name} = :{name}" for name in row)
-    _run(db, f"UPDATE research_jobs SET {changes} WHERE id = :id", **row)
+    _update(db, "research_jobs", "id = :id", row)
     return job.id
 
 
 def change_job(db: Db, job_id: int, **columns: Json) -> bool:
     """Change a running job; False, and nothing happens, if it has ended."""
-    changes = ", ".join(f"{name} = :{name}" for name in columns)
-    sql = f"UPDATE research_jobs SET {changes} WHERE id = :id AND {_RUNNING}"
-    return _run(db, sql, id=job_id, **columns).rowcount == 1
+    return _update(db, "research_jobs", f"id = :id AND {_RUNNING}", columns, id=job_id)
 
 
 def drop_job(db: Db, job: JobRow) -> bool:
@@ -9635,11 +9627,15 @@ def do_usage(call: Call, args: UsageArgs) -> UsageResult:
     checked_span(args, "since", "until")
     with call.store.reading() as db:
         groups = usage_report(db, args.group_by, args.project, args.since, args.until)
+        in_credits = sum(group.pop("calls_in_credits") for group in groups)
         caps = [with_state(db, cap) for cap in caps_of(db, call.settings, args.project)]
     measures = ["calls", "errors", "input_tokens", "output_tokens", "total_tokens", "cost_nano_usd"]
     measures += ["cost_usd", "calls_cost_computed", "calls_cost_unknown"]
     totals = {name: sum(group[name] for group in groups if name != "cost_usd") for name in measures}
     totals["cost_usd"] = usd_text(totals["cost_nano_usd"])
+    if in_credits:
+        told = "took credits of your account, which have no price here"
+        call.warn(f"{counted(in_credits, 'call')} of Perplexity Computer {told}.")
     # Of days the latest are wanted, in their order; of other groups the dearest.
     first, last = args.offset, args.offset + args.limit
     by_day = args.group_by == "day"
@@ -13601,7 +13597,7 @@ def usage_text(result: Mapping[str, Json], screen: Screen) -> str:
     """The spending of each group and under each cap: with bars in a terminal, between tabs else."""
     groups, sums, caps = spending(result), result["totals"], result["caps"]
     if not screen.terminal:
-        rows = [[g["key"], *map(g.get, _SUMS), g["cost_usd"]] for g in groups]
+        rows = [[g["key"], *map(g.get, _SUMS), g["cost_usd"] or "credits"] for g in groups]
         rows.append(["total", *map(sums.get, _SUMS), sums["cost_usd"]])
         money = ("spent_usd", "reserved_usd", "left_usd", "cap_usd")
         rows += [[f"cap: {cap['name']}", *map(cap.get, money)] for cap in caps]
@@ -13613,7 +13609,8 @@ def usage_text(result: Mapping[str, Json], screen: Screen) -> str:
     for group in groups:
         share = group["cost_nano_usd"] / dearest
         bar = block * max(round(most * share), share > 0)  # what costs anything has a bar
-        numbers = (dollars(group["cost_usd"]), group["calls"], group["errors"])
+        cost = dollars(group["cost_usd"]) if group["cost_usd"] else "credits"
+        numbers = (cost, group["calls"], group["errors"])
         rows.append([cut(group["key"], 24), bar, *numbers])
     scope = f"project {cut(result['project'], 20)}" if result["project"] else "all projects"
     nouns = zip(_SUMS, ("call", "error", "token"))
@@ -13669,7 +13666,8 @@ def usage_page(results: Sequence[Mapping[str, Json]]) -> str:
         dearest = max([group["cost_nano_usd"] for group in groups], default=0) or 1
         charts += [f"<h2>By {result['group_by']}</h2>", "<table>"]
         for group in groups:
-            key, cost = escape(one_line(group["key"], 28)), escape(f"${group['cost_usd']}")
+            key, cost = escape(one_line(group["key"], 28)), group["cost_usd"]
+            cost = f"${cost}" if cost else "credits"
             bar = f'<i style="width: {100 * group["cost_nano_usd"] / dearest:.1f}%"></i>'
             charts.append(f"<tr><td>{key}<td>{bar}<td>{cost}")
         charts.append("</table>")

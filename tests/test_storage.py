@@ -28,6 +28,7 @@ from support import (
     Background,
     Desk,
     WithFolder,
+    console,
     desk,
     inserted,
     pro,
@@ -1215,6 +1216,18 @@ class Usage(WithFolder):
         values = ["c", 2, 1, 0, 0, 100, 99, "0.000000099", 0, 1]
         self.assertEqual(list(found["groups"][0].values()), values)
 
+    def test_calls_of_computer_are_told_in_credits_and_not_as_free(self) -> None:
+        self.sql("UPDATE usage_events SET api = 'computer', cost_nano_usd = 0 WHERE tool = 'a'")
+        found = self.tool("usage")
+        costs = {group["key"]: group["cost_usd"] for group in found["groups"]}
+        self.assertEqual(costs, {"a": None, "b": "0.00000001", "c": "0.000000099"})
+        self.assertEqual(found["totals"]["calls_cost_computed"], 0)
+        self.assertIn("1 call of Perplexity Computer", " ".join(found["warnings"]))
+        with console() as here:
+            here.environ["PERPLEXITY_DATA_DIR"] = str(self.folder)
+            for tty in (False, True):
+                self.assertRegex(here.run("usage", tty=tty).out, r"a\W.*credits")
+
     def test_a_page_of_groups_leaves_the_totals(self) -> None:
         found = self.tool("usage", limit=1, offset=1)
         self.assertEqual([group["key"] for group in found["groups"]], ["a"])
@@ -1284,7 +1297,7 @@ class Usage(WithFolder):
         with mock.patch("sqlite3.connect", traced):
             for name in ("tool", "api", "model", "project", "day"):
                 self.tool("usage", group_by=name)
-        reports = [sql for sql in statements if "AS calls_cost_unknown FROM usage_events" in sql]
+        reports = [sql for sql in statements if "AS calls_in_credits" in sql]
         plans = [self.sql(f"EXPLAIN QUERY PLAN {sql.replace('usd(', 'abs(')}") for sql in reports]
         self.assertEqual(len(plans), 5)
         for plan in plans:
