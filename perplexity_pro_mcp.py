@@ -5587,20 +5587,6 @@ def checked_size(dimensions: int | None, model: str | None) -> int | None:
     raise invalid("dimensions", f"must be a whole number {span}, a multiple of 8.")
 
 
-def checked_combination(
-    model: str | None, dimensions: int | None, encoding: str | None
-) -> Combination:
-    """The combination that these arguments name, with the defaults of what they leave open."""
-    model = model or DEFAULT_EMBEDDER
-    size = checked_size(dimensions, model) or EMBED_SIZES[model]
-    return Combination(model, size, encoding or "int8")
-
-
-def combination_text(combination: Combination) -> str:
-    """A combination as a person reads it."""
-    return f"{combination.model}, {combination.dimensions}, {combination.encoding}"
-
-
 def chunk_name(chunk: Chunk) -> str:
     """A chunk as a message names it."""
     kind, _, rest = chunk.ref.partition(":")
@@ -6842,7 +6828,7 @@ def _blocks(
     db: sqlite3.Connection, wanted: VectorSet, ids: list[int], pause: Callable[[], Any] = bool
 ) -> Iterator[Columns | list[int]]:
     """The stored vectors laid out, block by block; their ids are added to the list."""
-    where = combination_text(wanted.combination)
+    where = ", ".join(map(str, wanted.combination))
     for block in stored_vectors(db, wanted):
         # Rows come by id, and equal scores stay in the order of the rows: that makes it stable.
         ids += [number for number, _ in block]
@@ -8993,7 +8979,7 @@ class EmbedResult(NamedTuple):
 def _group_text(group: dict[str, Json]) -> str:
     """How many chunks a source has in a combination."""
     source, *combination, count = group.values()
-    return f"{source}: {counted(count, 'chunk')} ({combination_text(Combination(*combination))})"
+    return f"{source}: {counted(count, 'chunk')} ({', '.join(map(str, combination))})"
 
 
 def _hit_lines(hits: list[dict[str, Json]]) -> str:
@@ -9099,7 +9085,7 @@ def _index_plan(
     if growth > 0 and count + growth > MAX_STORED_CHUNKS:
         raise invalid(
             "source",
-            f"this would make {count + growth} chunks of {combination_text(combination)} in "
+            f"this would make {count + growth} chunks of {', '.join(map(str, combination))} in "
             f"project {args.project!r}, and {MAX_STORED_CHUNKS} are allowed. Delete some first "
             "(action delete), or use another project.",
         )
@@ -9215,7 +9201,7 @@ def _search_vectors(call: Call, args: EmbedArgs, combination: Combination) -> di
     if not state[0]:
         where = f"project {args.project!r}{f', source {args.source}' if args.source else ''}"
         stored = one_line("; ".join(map(_group_text, groups)), 2000)
-        what = f"Nothing is stored for {combination_text(combination)}"
+        what = f"Nothing is stored for {', '.join(map(str, combination))}"
         told = f"{what if stored else 'Nothing is indexed'} in {where}, so no request was made"
         told += f". Stored are {stored}: search one of these, or" if stored else ":"
         call.warn(f"{told} index first.")
@@ -9291,7 +9277,9 @@ def do_embed(call: Call, args: EmbedArgs) -> EmbedResult:
     if action is None:
         found = _delete_vectors(call, args)
     else:
-        combination = checked_combination(args.model, args.dimensions, args.encoding)
+        model = args.model or DEFAULT_EMBEDDER
+        size = checked_size(args.dimensions, model) or EMBED_SIZES[model]
+        combination = Combination(model, size, args.encoding or "int8")
         found = action(call, args, combination)
     found.setdefault("latency_ms", round((time.monotonic() - began) * 1000))
     result = EmbedResult(args.action, args.project, warnings=list(call.warnings), **found)

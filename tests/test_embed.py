@@ -78,29 +78,11 @@ class Purely(unittest.TestCase):
             work()
         return caught.exception.message
 
-    def test_a_size_must_be_a_multiple_of_8_that_the_model_has(self) -> None:
-        for model, full in ((SMALL, 1024), (LARGE, 2560)):
-            said = (
-                f"dimensions: must be a whole number from 128 to {full} for {model}, "
-                "a multiple of 8."
-            )
-            for size in (130, 127, 120, 0, -8, full + 8, 10**30):
-                refused = self.refusal(lambda: pro.checked_combination(model, size, None))  # noqa: B023 - called at once
-                self.assertEqual(refused, said)
-            for size in (128, 136, full):
-                self.assertEqual(pro.checked_combination(model, size, None).dimensions, size)
-            self.assertEqual(pro.checked_combination(model, None, None), (model, full, "int8"))
-
     def test_the_models_on_offer_are_those_with_a_size_and_a_price(self) -> None:
         self.assertEqual(list(pro.EMBED_SIZES), [SMALL, LARGE])
         self.assertEqual(list(pro.EMBED_PRICES), [SMALL, LARGE])
         fields = {field.name: field for field in pro.fields_of(pro.EmbedArgs)}
         self.assertEqual(fields["model"].shape.choices, (SMALL, LARGE))
-
-    def test_a_size_to_delete_is_one_that_any_model_has(self) -> None:
-        self.assertEqual(pro.checked_size(2560, None), 2560)
-        said = "dimensions: must be a whole number from 128 to 2560, a multiple of 8."
-        self.assertEqual(self.refusal(lambda: pro.checked_size(2568, None)), said)
 
     def test_a_refused_entry_is_named_by_its_place(self) -> None:
         good = {"key": "a", "text": "b"}
@@ -588,6 +570,19 @@ class Refusals(EmbedTest):
         self.assertEqual(self.fake.requests, [])
         self.run_embed(action="status")
         self.assertEqual(self.rows("SELECT name FROM projects"), [])
+
+    def test_a_size_must_be_a_multiple_of_8_that_the_model_has(self) -> None:
+        said = "dimensions: must be a whole number from 128 to {}, a multiple of 8."
+        for model, full in ((SMALL, 1024), (LARGE, 2560)):
+            for size in (130, 127, 120, 0, -8, full + 8, 10**18):
+                refused = self.outcome(action="status", model=model, dimensions=size)
+                words = said.format(f"{full} for {model}")
+                self.assertEqual(refused.structured["message"].partition(" Call ")[0], words)
+            for size in (128, 136, full):
+                self.assertIsNone(self.outcome(action="status", model=model, dimensions=size).kind)
+        refused = self.outcome(action="delete", dimensions=2568, confirm=True)
+        self.assertIn(said.format(2560), refused.text)
+        self.assertIsNone(self.outcome(action="delete", dimensions=2560, confirm=True).kind)
 
     def test_the_examples_are_valid(self) -> None:
         for example in pro.TOOLS["perplexity_embed"].examples:
