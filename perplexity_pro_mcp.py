@@ -8487,6 +8487,9 @@ def _list_jobs(call: Call, args: JobsArgs) -> JobsResult:
     with call.store.reading() as db:
         rows, total = list_jobs(db, owner, args.limit, args.offset)
     shown = [job_info(as_known(call.runtime, row)) for row in rows]
+    if not args.refresh and any(job.status not in TERMINAL_STATUSES for job in shown):
+        look = call_text("jobs", action="list", refresh=True, project=args.project)
+        call.warn(f"Jobs that run are shown as they were last seen; to look at them first: {look}")
     about: dict[str, Json] = {"jobs_total": total, "truncated": False}
     about["not_refreshed"] = missed if args.refresh else None
     result: JobsResult = made(call, args, action="list", jobs=shown, **about)

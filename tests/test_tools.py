@@ -512,6 +512,19 @@ class Chats(unittest.TestCase):
             self.assertEqual(owner.ok("chat", action="list")["chats"], [])
 
 
+class Lists(unittest.TestCase):
+    def test_a_list_of_running_jobs_says_that_it_is_as_they_were_last_seen(self) -> None:
+        with desk() as owner:
+            owner.ok("research", query="compare")
+            (said,) = owner.ok("jobs", action="list")["warnings"]
+            self.assertIn("as they were last seen", said)
+            call = json.loads(said.partition("perplexity_jobs ")[2])
+            self.assertEqual(owner.ok("jobs", **call)["not_refreshed"], 0)
+            number = owner.ok("jobs", action="list")["jobs"][0]["job_id"]
+            owner.ok("jobs", action="result", job_id=number, wait_seconds=20)
+            self.assertEqual(owner.ok("jobs", action="list")["warnings"], [])
+
+
 class Help(unittest.TestCase):
     def test_a_name_alone_is_enough(self) -> None:
         with desk() as owner:
