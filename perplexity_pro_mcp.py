@@ -261,43 +261,24 @@ UPPER_ESTIMATES = {
     "wide-research": 3_000_000_000,
 }
 UPPER_MODEL_ESTIMATE = 20_000_000  # of the default model, by what was observed
-# USD per million tokens of input and of output, where the live list is not asked; the first are
-# the dearest and count for a model that is in neither list.
+# USD per million tokens of input/output, where the live list is not asked; a model that is in
+# neither counts as the dearest of these.
 AGENT_PRICES = {
-    (10.0, 50.0): "anthropic/claude-fable-5 anthropic/claude-fable-5-1 openai/gpt-6-astra",
-    (5.0, 30.0): "openai/gpt-5.5",
-    (5.0, 25.0): "anthropic/claude-opus-4-5 anthropic/claude-opus-4-6 anthropic/claude-opus-4-7 "
-    "anthropic/claude-opus-4-8 anthropic/claude-opus-5",
-    (4.0, 20.0): "anthropic/claude-opus-5-5 openai/gpt-5.6-sol",
-    (3.5, 28.0): "openai/gpt-5.3-codex",
-    (3.0, 15.0): "anthropic/claude-sonnet-4-5 anthropic/claude-sonnet-4-6 perplexity/kimi-k3",
-    (2.5, 15.0): "openai/gpt-5.4",
-    (2.0, 12.0): "google/gemini-3.1-pro-preview openai/gpt-5.6-terra",
-    (2.0, 10.0): "anthropic/claude-sonnet-5 anthropic/claude-sonnet-5-5 openai/gpt-6-sol "
-    "openai/gpt-6.1-sol",
-    (2.0, 6.0): "xai/grok-4.5 xai/grok-4.6 xai/grok-4.7",
-    (1.75, 14.0): "openai/gpt-5.2",
-    (1.5, 9.0): "google/gemini-3.5-flash",
-    (1.5, 7.5): "google/gemini-3.6-flash",
-    (1.4, 4.4): "perplexity/glm-5.3",
-    (1.32, 3.96): "perplexity/deepseek-v4-pro-0813",
-    (1.25, 10.0): "openai/gpt-5 openai/gpt-5.1",
-    (1.25, 2.5): "xai/grok-4.20-multi-agent xai/grok-4.20-non-reasoning xai/grok-4.20-reasoning "
-    "xai/grok-4.3",
-    (1.0, 5.0): "anthropic/claude-haiku-4-5",
-    (0.75, 4.5): "openai/gpt-5.4-mini",
-    (0.75, 3.75): "google/gemini-3.7-flash google/gemini-3.8-flash",
-    (0.5, 3.0): "google/gemini-3-flash-preview",
-    (0.3, 2.5): "google/gemini-3.5-flash-lite",
-    (0.25, 2.5): "perplexity/nemotron-3-ultra-550b-a55b perplexity/sonar",
-    (0.25, 2.0): "openai/gpt-5-mini",
-    (0.25, 1.5): "google/gemini-3.1-flash-lite",
-    (0.2, 1.25): "openai/gpt-5.4-nano",
-    (0.2, 1.2): "openai/gpt-5.6-luna",
-    (0.15, 0.5): "perplexity/glm-5.3-flash",
-    (0.1, 0.5): "anthropic/claude-haiku-5-5 openai/gpt-6-luna",
-    (0.05, 0.4): "openai/gpt-5-nano",
+    "anthropic/claude-": "fable-5=10/50 fable-5-1=10/50 haiku-4-5=1/5 haiku-5-5=0.1/0.5 "
+    "opus-4-5=5/25 opus-4-6=5/25 opus-4-7=5/25 opus-4-8=5/25 opus-5=5/25 opus-5-5=4/20 "
+    "sonnet-4-5=3/15 sonnet-4-6=3/15 sonnet-5=2/10 sonnet-5-5=2/10",
+    "google/gemini-": "3-flash-preview=0.5/3 3.1-flash-lite=0.25/1.5 3.1-pro-preview=2/12 "
+    "3.5-flash=1.5/9 3.5-flash-lite=0.3/2.5 3.6-flash=1.5/7.5 3.7-flash=0.75/3.75 "
+    "3.8-flash=0.75/3.75",
+    "openai/gpt-": "5=1.25/10 5-mini=0.25/2 5-nano=0.05/0.4 5.1=1.25/10 5.2=1.75/14 "
+    "5.3-codex=3.5/28 5.4=2.5/15 5.4-mini=0.75/4.5 5.4-nano=0.2/1.25 5.5=5/30 5.6-luna=0.2/1.2 "
+    "5.6-sol=4/20 5.6-terra=2/12 6-astra=10/50 6-luna=0.1/0.5 6-sol=2/10 6.1-sol=2/10",
+    "perplexity/": "deepseek-v4-pro-0813=1.32/3.96 glm-5.3=1.4/4.4 glm-5.3-flash=0.15/0.5 "
+    "kimi-k3=3/15 nemotron-3-ultra-550b-a55b=0.25/2.5 sonar=0.25/2.5",
+    "xai/grok-": "4.20-multi-agent=1.25/2.5 4.20-non-reasoning=1.25/2.5 4.20-reasoning=1.25/2.5 "
+    "4.3=1.25/2.5 4.5=2/6 4.6=2/6 4.7=2/6",
 }
+DEAREST = "10/50"
 USUAL_OUTPUT_TOKENS = 8192  # the cap that presets and models mostly come with
 PAGE_TOKENS = 40_000  # what the pages of a searching run may add to its input
 SEARCH_FEE = 2_500_000
@@ -601,13 +582,13 @@ def fenced(text: str) -> str:
     )
 
 
-def nearest(name: str, names: Iterable[str]) -> str | None:
+def nearest(name: str, names: Iterable[str], alike: float = 0.65) -> str | None:
     """The known name that a misspelt one most likely means."""
     import difflib
 
     known, name = list(names), name[:100].lower()
     begun = [one for one in known if len(name) > 2 and one.lower().startswith(name)]
-    found = begun or difflib.get_close_matches(name, known, n=1, cutoff=0.65)
+    found = begun or difflib.get_close_matches(name, known, n=1, cutoff=alike)
     return found[0] if found else None
 
 
@@ -4773,8 +4754,9 @@ def model_estimate(price: Mapping[str, Json], body: Mapping[str, Json], earlier:
     output = count_of(body.get("max_output_tokens")) or USUAL_OUTPUT_TOKENS
     asked = token_estimate(json_text(jsonable(body.get("input"))) + earlier)
     searches = count_of(body.get("max_steps")) or 0
-    documented = (usd for usd, names in AGENT_PRICES.items() if body.get("model") in names.split())
-    usd_in, usd_out = next(documented, next(iter(AGENT_PRICES)))
+    models = (f"{owner}{row}" for owner, rows in AGENT_PRICES.items() for row in rows.split())
+    documented = dict(row.split("=") for row in models).get(str(body.get("model")), DEAREST)
+    usd_in, usd_out = map(float, documented.split("/"))
     usd_in, usd_out = price.get("input", usd_in), price.get("output", usd_out)
     tokens = (asked + PAGE_TOKENS * bool(searches)) * usd_in + output * usd_out
     return int(tokens * NANO / 1_000_000) + searches * SEARCH_FEE
@@ -11662,7 +11644,8 @@ class Launch(NamedTuple):
 
     command: str
     args: tuple[str, ...] = ()
-    stored: str | None = None  # the folder of the key that is found without a word, "" the usual
+    stored: bool = False  # whether it finds a key without a word of the client's
+    env: tuple[tuple[str, str], ...] = ()  # what else it is to be told
 
 
 class Place(NamedTuple):
@@ -11813,15 +11796,14 @@ def client_file(client: Client, place: Place) -> Path | None:
 def _entry(client: Client, launch: Launch) -> dict[str, Json]:
     """Our entry in the client's notation; it speaks of no key where one is stored."""
     words, extra = [launch.command, *launch.args], read_json(client.extra)
-    variables = {KEY_VARIABLE: client.value} if client.value else {}
-    if launch.stored is not None:
-        variables = {"PERPLEXITY_DATA_DIR": launch.stored} if launch.stored else {}
-        for name in extra.keys() & {"env_vars", "env_keys"}:
-            extra[name].remove(KEY_VARIABLE)
+    variables = {KEY_VARIABLE: client.value} if client.value and not launch.stored else {}
+    variables.update(launch.env)
+    for name in extra.keys() & {"env_vars", "env_keys"} if launch.stored else ():
+        extra[name].remove(KEY_VARIABLE)
+    started = {client.command: words[0], "args": words[1:]}
     return {
         **({"type": client.type} if client.type else {}),
-        **({client.command: words} if client.listed else {client.command: words[0]}),
-        **({} if client.listed else {"args": words[1:]}),
+        **({client.command: words} if client.listed else started),
         **({client.env: variables} if variables else {}),
         **extra,
     }
@@ -11861,10 +11843,14 @@ def shell_command(client: Client, launch: Launch) -> str:
     words = shlex.join((launch.command, *launch.args))
     added = {"name": SERVER, "command": launch.command, "args": list(launch.args)}
     shown = {"words": words, "one": shlex.quote(words), "json": shlex.quote(json_text(added))}
-    adding = client.adding
-    if launch.stored is not None:  # without the option that hands on the key
-        adding = re.sub(r" (?:-e|--env) \{key\}=\S+", "", adding)
-    return adding.format(server=SERVER, key=KEY_VARIABLE, **shown)
+    command = client.adding.format(server=SERVER, key=KEY_VARIABLE, **shown)
+    option = re.search(rf" (?:-e|--env) (?={KEY_VARIABLE}=)(\S+)", command)
+    if not option:
+        return command
+    named = [shlex.quote(f"{name}={value}") for name, value in launch.env]
+    named = named if launch.stored else [option[1], *named]
+    flag = option[0].removesuffix(option[1])
+    return command.replace(option[0], "".join(flag + variable for variable in named))
 
 
 def client_snippet(client: Client, launch: Launch) -> str:
@@ -11873,7 +11859,7 @@ def client_snippet(client: Client, launch: Launch) -> str:
         return shell_command(client, launch)
     entry = _entry(client, launch)
     if client.format == "json":
-        beside = read_json(client.beside) if launch.stored is None else {}
+        beside = {} if launch.stored else read_json(client.beside)
         return _pretty({**beside, client.container: {SERVER: entry}})
     return f"{client.container}:\n" * (client.format == "yaml") + _block(client, entry)
 
@@ -11883,13 +11869,13 @@ def client_snippet(client: Client, launch: Launch) -> str:
 # Patterns of this chapter are texts, compiled when they are first used: a server needs none.
 _COMMENT = r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*(?s:.*?)\*/'
 _LAST_COMMA = r'("(?:[^"\\]|\\.)*"|[\]}\w])(?:([ \t\r\n]*),(?=[ \t\r\n]*[\]}]))?'
+_MEMBER = r'[ \t\r\n,]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*'
 _TEXT = r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'"
-_TOML_VALUE = rf"(?:{_TEXT}|\[(?:{_TEXT}|#[^\n]*|[^\]\"'#])*\])"
+_TOML_VALUE = rf"(?:{_TEXT}|\[(?:{_TEXT}|#[^\n]*|[^\]\"'#])*\]|{{(?:{_TEXT}|[^}}\"'\n])*}})"
 _TOML_TABLE = (  # our header, and the lines below it
     rf"(?m)^[ \t]*\[[ \t]*mcp_servers[ \t]*\.[ \t]*[\"']?{SERVER}[\"']?[ \t]*\][^\n]*\n"
     r"((?:(?![ \t]*\[)[^\n]*(?:\n|\Z))*)"
 )
-_YAML_ENTRY = rf"(?m)^[ \t]+[\"']?{SERVER}[\"']?:"
 _REMOTE = ("url", "serverUrl", "httpUrl", "headers", "http_headers", "bearer_token_env_var")
 
 
@@ -11926,73 +11912,60 @@ def _settings_in(client: Client, text: str) -> dict[str, Json]:
     return document
 
 
-def _skipped(text: str, at: int) -> int:
-    """Where the white space ends that begins here."""
-    found = re.compile(r"[ \t\r\n]*").match(text, at)
-    return found.end() if found else at
-
-
-def _members(text: str, at: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The members of the JSON object that begins here, and where each value begins and ends."""
-    read, at = json.JSONDecoder().raw_decode, _skipped(text, at + 1)
-    while text[at] != "}":
-        name, at = read(text, at)
-        at = _skipped(text, _skipped(text, at) + 1)
-        end = read(text, at)[1]
-        yield name, (at, end)
-        at = _skipped(text, end)
-        at = _skipped(text, at + 1) if text[at] == "," else at
-
-
-def _layout(text: str, at: int) -> tuple[str, str]:
-    """The line end with the indentation of this line, and one step of indentation."""
-    line, unit = text[text.rfind("\n", 0, at) + 1 : at], re.search(r"\n([ \t]+)\"", text)
-    end = "\r\n" if "\r\n" in text else "\n"
-    return end + line[: len(line) - len(line.lstrip(" \t"))], unit[1] if unit else "  "
-
-
-def _inserted(text: str, at: int, label: str, value: Json) -> str:
-    """The text with one more entry at the head of the object or list that begins here."""
-    blank, (line, unit) = _blanked(text), _layout(text, at)
-    close = json.JSONDecoder().raw_decode(blank, at)[1]
-    filled = _skipped(blank, at + 1) < close - 1
-    if filled and "\n" not in blank[at:close]:
-        return f"{text[: at + 1]}{label}{json.dumps(value, ensure_ascii=False)}, {text[at + 1 :]}"
-    shown = line + unit + label + _pretty(value, unit).replace("\n", line + unit) + "," * filled
-    closing = "" if "\n" in blank[at:close] else line  # a bracket on our line gets its own
-    return text[: at + 1] + shown + closing + text[at + 1 :].lstrip(" \t" * bool(closing))
+def _members(text: str, at: int) -> dict[str, tuple[int, int]]:
+    """The members of the JSON object that begins here: where each value begins and ends."""
+    member, decoder, spans = re.compile(_MEMBER), json.JSONDecoder(), dict[str, tuple[int, int]]()
+    found = member.match(text, at + 1)
+    while found:
+        at = decoder.raw_decode(text, found.end())[1]
+        spans[read_json(found[1])] = (found.end(), at)
+        found = member.match(text, at)
+    return spans
 
 
 def _with(text: str, path: tuple[str, ...], value: Json) -> str:
-    """JSON with the member at a path set, objects on the way made where they are missing."""
-    blank = _blanked(text)
-    at = end = _skipped(blank, 0)
+    """JSON with the member at a path set, or put at the head of the object or, by "", the list
+    that it is missing in.
+    """
+    blank, missing, label = _blanked(text), False, ""
+    at = end = blank.index("{")
     for depth, name in enumerate(path):
-        spans = dict(_members(blank, at))
-        if name not in spans:
+        spans = _members(blank, at) if name else {}
+        missing = name not in spans
+        if missing:
+            label = f"{json.dumps(name)}: " if name else ""
             for outer in reversed(path[depth + 1 :]):
                 value = {outer: value}
-            return _inserted(text, at, f"{json.dumps(name)}: ", value)
+            break
         at, end = spans[name]
-    line, unit = _layout(text, at)
-    return text[:at] + _pretty(value, unit).replace("\n", line) + text[end:]
+    before, found = text[text.rfind("\n", 0, at) + 1 : at], re.search(r"\n([ \t]+)\"", text)
+    unit = found[1] if found else "  "
+    line = ("\r\n" if "\r\n" in text else "\n") + before[: len(before) - len(before.lstrip(" \t"))]
+    if not missing:
+        return text[:at] + _pretty(value, unit).replace("\n", line) + text[end:]
+    inside = blank[at + 1 : json.JSONDecoder().raw_decode(blank, at)[1] - 1]
+    if inside.strip() and "\n" not in inside:
+        return f"{text[: at + 1]}{label}{json.dumps(value, ensure_ascii=False)}, {text[at + 1 :]}"
+    shown = line + unit + label + _pretty(value, unit).replace("\n", line + unit)
+    shown += "," * bool(inside.strip())
+    closing = "" if "\n" in inside else line  # a bracket on our line gets its own
+    return text[: at + 1] + shown + closing + text[at + 1 :].lstrip(" \t" * bool(closing))
 
 
 def _edited_json(client: Client, text: str, was: Json, document: dict[str, Json]) -> str:
     """JSON with our entry; of one that is there already, only the members that differ change."""
     path, entry = (client.container, SERVER), document[client.container][SERVER]
-    if was is None or was.keys() - entry.keys():
-        text = _with(text, path, entry)
-    else:
-        for name in (name for name in entry if name not in was or was[name] != entry[name]):
-            text = _with(text, (*path, name), entry[name])
+    changes: list[tuple[tuple[str, ...], Json]] = [(path, entry)]
+    if was is not None and not was.keys() - entry.keys():
+        differing = (name for name in entry if name not in was or was[name] != entry[name])
+        changes = [((*path, name), entry[name]) for name in differing]
     inputs = _settings_in(client, text).get("inputs")
-    if inputs == document.get("inputs"):
-        return text
-    if inputs is None:
-        return _with(text, ("inputs",), [_QUESTION])
-    blank = _blanked(text)
-    return _inserted(text, dict(_members(blank, _skipped(blank, 0)))["inputs"][0], "", _QUESTION)
+    if inputs != document.get("inputs"):
+        asked = (("inputs",), [_QUESTION]) if inputs is None else (("inputs", ""), _QUESTION)
+        changes.append(asked)
+    for where, value in changes:
+        text = _with(text, where, value)
+    return text
 
 
 def _edited_toml(client: Client, text: str, was: Json, document: dict[str, Json]) -> str:
@@ -12005,36 +11978,22 @@ def _edited_toml(client: Client, text: str, was: Json, document: dict[str, Json]
     if not table:
         raise ValueError(f'its "{SERVER}" is written in an unusual way')
     body = re.sub(rf"(?m)^[ \t]*(?:{'|'.join(_REMOTE)})[ \t]*=[^\n]*(?:\n|\Z)", "", table[1])
-    for name in (client.command, "args"):
+    for name in (name for name in entry if entry[name] != was.get(name)):
+        shown = _inline(entry[name], " = ")
         line = re.search(rf"(?m)^([ \t]*{name}[ \t]*=[ \t]*){_TOML_VALUE}", body)
-        head, tail = (
-            (body[: line.end(1)], body[line.end() :]) if line else (f"{name} = ", end + body)
+        body = (
+            f"{body[: line.end(1)]}{shown}{body[line.end() :]}"
+            if line
+            else f"{name} = {shown}{end}{body}"
         )
-        body = head + _inline(entry[name], " = ") + tail
     return text[: table.start(1)] + body + text[table.end(1) :]
-
-
-def _edited_yaml(client: Client, text: str, entry: dict[str, Json]) -> str:
-    """YAML with our block as the first extension; the others are not even read."""
-    end = "\r\n" if "\r\n" in text else "\n"
-    head = re.search(r"(?m)^extensions:[ \t]*(?:#.*)?\r?\n(?:[ \t]*(?:#.*)?\r?\n)*([ \t]*)", text)
-    if not head and re.search(r"(?m)^(?:[\"']?extensions\b|[{\[%])", text):
-        raise ValueError("its YAML is not written in the plain way that can be edited here")
-    block = _block(client, entry, (head and head[1]) or "  ").replace("\n", end) + end
-    if block in text:
-        return text
-    if re.search(_YAML_ENTRY, text):
-        raise ValueError(f'it has a "{SERVER}" whose cmd and args are for you to change')
-    if not head:
-        text += ("" if text.endswith("\n") or not text else end) + f"extensions:{end}"
-    at = head.start(1) if head else len(text)
-    return text[:at] + block + text[at:]
 
 
 def _wanted(client: Client, was: Json, fresh: dict[str, Json]) -> dict[str, Json]:
     """Our entry as it must be: a new one, or the old with what starts the server changed.
 
-    A key or its absence, and all else that the old one says, is the user's decision.
+    A key or its absence, and all else that the old one says, is the user's decision; but a server
+    with another folder or address than this program is not the one that was set up.
     """
     if was is None:
         return fresh
@@ -12046,6 +12005,9 @@ def _wanted(client: Client, was: Json, fresh: dict[str, Json]) -> dict[str, Json
     if kept.get("type", "stdio") not in {"stdio", "local", client.type}:
         del kept["type"]
     starts = (client.command, "args", *(["type"] if "type" in was else []))
+    told = {n: v for n, v in fresh.get(client.env, {}).items() if n != KEY_VARIABLE}
+    if told and isinstance(was.get(client.env, {}), dict):
+        kept[client.env] = {**was.get(client.env, {}), **told}
     return {**kept, **{name: fresh[name] for name in starts if name in fresh}}
 
 
@@ -12078,6 +12040,7 @@ class ClientPlan(NamedTuple):
     new: str
     diff: str
     older: Sequence[str] = ()  # other entries, which start the older package
+    shared: bool = False  # whether it is a file of the folder, not of the user
 
 
 def _older(servers: Mapping[str, Json]) -> list[str]:
@@ -12089,15 +12052,11 @@ def _planned(client: Client, path: Path, text: str | None, launch: Launch) -> Cl
     """The new text; ValueError where the old or the new one is not understood."""
     mark, fresh = (text or "")[: (text or "").startswith("\ufeff")], _entry(client, launch)
     old = (text or "")[len(mark) :]
-    if client.format == "yaml":
-        new = _edited_yaml(client, old, fresh)
-        diff = _difference(path.name, client, (None if new != old else fresh, fresh), fresh)
-        return ClientPlan(path, text, mark + new, diff)
     document = _settings_in(client, old)
     servers = document.get(client.container, {})
     was, entry = servers.get(SERVER), _wanted(client, servers.get(SERVER), fresh)
     wanted = {**document, client.container: {**servers, SERVER: entry}}
-    if was is None and launch.stored is None and "inputs" in read_json(client.beside):
+    if was is None and not launch.stored and "inputs" in read_json(client.beside):
         inputs = document.get("inputs", [])
         if not isinstance(inputs, list):
             raise ValueError('its "inputs" is not a list')
@@ -12119,11 +12078,11 @@ def _planned(client: Client, path: Path, text: str | None, launch: Launch) -> Cl
     return ClientPlan(path, text, mark + new, diff, _older(servers))
 
 
-def _refusal(client: Client, launch: Launch, problem: str) -> ToolError:
+def _refusal(client: Client, launch: Launch, problem: str, path: object = "") -> ToolError:
     """Why a file is left as it is, and what its owner can do instead."""
-    command = shell_command(client, launch)
+    command, where = shell_command(client, launch), f" to {path}" if path else ""
     way = f"Run `{command}`, or add" if command and client.format != "command" else "Add"
-    text = f"{client.title}: nothing was changed, {problem}. {way} this yourself:\n"
+    text = f"{client.title}{problem}. Nothing was changed. {way} this{where} yourself:\n"
     return ToolError("invalid_request", text + client_snippet(client, launch))
 
 
@@ -12135,18 +12094,21 @@ def plan_write(client: Client, place: Place, launch: Launch) -> ClientPlan:
     spots = _spots(client, place)
     if not spots:
         where = f" ({client.menu})" if client.menu else ""
-        raise _refusal(client, launch, f"it has no file that can be edited here{where}")
+        raise _refusal(client, launch, f" has no file that can be edited here{where}")
     spot = spots[0]
+    if client.format == "yaml":
+        raise _refusal(client, launch, ": YAML is not edited here", spot.path)
     try:
         path = real_path(spot.path, spot.limit)
         old = read_exact(path, MAX_CLIENT_FILE_BYTES)
         if old is None and not is_folder(spot.owner):
-            raise ValueError(f"it was not found: there is no folder {spot.owner}")
-        return _planned(client, path, old, launch)
+            missing = f" was not found: there is no folder {spot.owner}"
+            raise _refusal(client, launch, missing, spot.path)
+        return _planned(client, path, old, launch)._replace(shared=spot.shared)
     except ImportError:
-        raise _refusal(client, launch, "this Python cannot read TOML, 3.11 can") from None
+        raise _refusal(client, launch, ": this Python cannot read TOML, 3.11 can") from None
     except (OSError, ValueError, RecursionError) as problem:
-        raise _refusal(client, launch, f"{spot.path}: {_reason(problem)}") from None
+        raise _refusal(client, launch, f": {spot.path}: {_reason(problem)}", "it") from None
 
 
 def write_client(client: Client, plan: ClientPlan, launch: Launch) -> Path | None:
@@ -12156,7 +12118,7 @@ def write_client(client: Client, plan: ClientPlan, launch: Launch) -> Path | Non
         backup = None if plan.old is None else back_up(plan.path)
         replace_file(plan.path, plan.new)
     except OSError as problem:
-        raise _refusal(client, launch, f"{plan.path}: {_reason(problem)}") from None
+        raise _refusal(client, launch, f": {plan.path}: {_reason(problem)}", "it") from None
     return backup
 
 
@@ -12186,7 +12148,7 @@ def _found(client: Client, path: Path) -> Found | None:
         if text is None:
             return None
         if client.format == "yaml":
-            return Found(client, path, bool(re.search(_YAML_ENTRY, text)))
+            return Found(client, path, f"  {SERVER}:" in text)
         servers = _settings_in(client, text.lstrip("\ufeff")).get(client.container, {})
     except ImportError:
         return Found(client, path)
@@ -12725,7 +12687,7 @@ class Stdin:
 # argparse makes of -- and of values that start with a dash differs between versions of Python.
 
 _PAYING, _KEEPING = ("ask", "research", "search", "decide"), ("chat", "embed")
-_ANSWERING = ("ask", "chat", "research", "jobs")
+_ANSWERING = ("ask", "chat", "research", "jobs", "computer")
 
 
 def _option(name: str, words: str, kind: str = "boolean", commands: tuple[str, ...] = ()) -> Field:
@@ -12756,10 +12718,9 @@ OPTIONS = (
     _option("args_json", "Arguments as a JSON object, @file or -; flags win", "string"),
     # Of commands that are no tools.
     _option("json", "Print JSON", commands=("computer", "doctor")),
-    _option("thread", "Go on in this thread", "string", ("computer",)),
-    _option("output", "Where to put a download", "string", ("computer",)),
-    _option("args_json", "Arguments of a call, JSON, @file or -", "string", ("computer",)),
-    _option("no_browser", "Print the address, open no browser", commands=("computer",)),
+    _option("thread", "A task goes on in this thread", "string", ("computer",)),
+    _option("args_json", "Arguments of task or call, JSON, @file or -", "string", ("computer",)),
+    _option("no_browser", "login: print the address only", commands=("computer",)),
     _option("offline", "Send nothing", commands=("doctor",)),
     _option("write", "Write into the client's file", commands=("setup",)),
 )  # fmt: skip
@@ -13272,7 +13233,8 @@ def _error_line(order: ParsedCommand, ended: _Watch, screen: Screen) -> str:
         near = nearest(depth, depths)
         message += f" Did you mean {near}?" if near else ""
     advice = _ADVICE.get(kind, "").format(program=PROGRAM, word=order.declared.word)
-    if kind == "authentication" and find_key(ended.call.settings).key is None:
+    is_ours = order.declared.word != "computer"  # which has an account in place of a key
+    if is_ours and kind == "authentication" and find_key(ended.call.settings).key is None:
         advice = NO_KEY
     detail = f" ({ended.outcome.detail})" if ended.outcome.detail else ""
     mark = "" if screen.watched else f" [{kind}]"
@@ -13678,6 +13640,7 @@ class Command(NamedTuple):
     run: Callable[[Sequence[str], Context], int | str]
     synopsis: str = ""  # of the words that may follow; none: no words
     words: tuple[str, ...] = ()  # that complete it
+    rows: Mapping[str, str] = {}  # what its words do
 
 
 def run_words(declared: Tool, words: Sequence[str], scene: Context) -> int:
@@ -13863,23 +13826,63 @@ def _obey(line: str, talk: tuple[list[str], list[str], list[str]], screen: Scree
 # ---- Perplexity Computer
 # Signing in and out, and its tools for a terminal, where the user answers what Computer asks.
 
-_COMPUTER_ACTIONS: dict[str, tuple[str, ...]] = {  # and the words that each takes
-    "login": (), "status": (), "logout": (), "tools": (), "read": ("thread_id",),
-    "call": ("tool",), "upload": ("path",), "download": ("thread_id", "asset_id"),
-}  # fmt: skip
+_PRINTING = ("json", "quiet", "plain", "output")
+_COMPUTER: dict[str, tuple[str, tuple[str, ...], str]] = {  # words, flags and effect of an action
+    "TASK": (
+        "",
+        (*_PRINTING, "thread", "args_json"),
+        "have this done, for credits of your account",
+    ),
+    "login": ("", ("no_browser",), "sign in with a browser"),
+    "status": ("", (), "say where you are signed in"),
+    "logout": ("", (), "forget the sign-in, here and there"),
+    "tools": ("", (), "list the tools of Computer"),
+    "read": ("THREAD_ID", _PRINTING, "show what was said in a thread"),
+    "call": ("TOOL", (*_PRINTING, "args_json"), "call one of these tools"),
+    "upload": ("FILE", ("json",), "upload any file; prints its address, for attachment_urls"),
+    "download": ("THREAD_ID ASSET_ID", ("json", "output"), "save an asset here, or as -o FILE"),
+}
+# A next step is written for models; these are its calls as a person writes them.
+_SHELL_STEPS = {
+    r"call call_perplexity_computer with thread_id ([\w:.+-]*\w)( and new instructions)?": (
+        rf'run {PROGRAM} computer --thread \1 "TASK"'
+    ),
+    r"call call_perplexity_computer with the same thread_id": "go on in the same thread",
+    r"call read_thread with thread_id ([\w:.+-]*\w)": rf"run {PROGRAM} computer read \1",
+    r"call_perplexity_computer would": "a task would",
+    r"call notify_connected with thread_id ([\w:.+-]*\w) and a message": (
+        rf"run {PROGRAM} computer call notify_connected --args-json "
+        r"""'{"thread_id":"\1","message":"It is connected."}'"""
+    ),
+}
 
 
-def run_computer(words: Sequence[str], scene: Context) -> int:
-    """Sign in or out, show what there is, or have Computer do something."""
-    settings, screen = scene
+def _computer_words(words: Sequence[str]) -> tuple[str, list[str], dict[str, str]]:
+    """An action with its words and flags; a word that is almost an action is not sent as a task."""
     given, flags = _plain_words("computer", words, 1 << 20)
     # Behind -- everything is the task, also a word such as status.
-    first = _plain_words("computer", words[: [*words, "--"].index("--")], 1 << 20)[0][:1]
-    action = first[0] if first and first[0] in _COMPUTER_ACTIONS else ""
-    named = dict(zip(_COMPUTER_ACTIONS.get(action, ()), given[1:]))
-    if action and (len(given) != len(_COMPUTER_ACTIONS[action]) + 1 or not all(named.values())):
-        needed = [name.upper() for name in _COMPUTER_ACTIONS[action]]
-        raise UsageError(f"it is written: {' '.join([PROGRAM, 'computer', action, *needed])}")
+    first = "".join(_plain_words("computer", words[: [*words, "--"].index("--")], 1 << 20)[0][:1])
+    action = first if first in _COMPUTER else "TASK"
+    near, task = nearest(first, _COMPUTER, 0.75) or action, f"{PROGRAM} computer -- {first} ..."
+    if near != action and len(given) in {1, 1 + len(_COMPUTER[near][0].split())}:
+        told = f"{one_line(first, 40)}: did you mean {near}? Or, for a task: {one_line(task, 80)}"
+        raise UsageError(told)
+    needed, fitting, _ = _COMPUTER[action]
+    given = given if action == "TASK" else given[1:]
+    if action != "TASK" and (len(given) != len(needed.split()) or not all(given)):
+        usage = f"usage: {PROGRAM} computer {action} {needed}".rstrip()
+        raise UsageError(usage if needed else f"{usage}; or, for a task: {task}")
+    for flag in sorted(flags.keys() - set(fitting)):
+        raise UsageError(f"--{flag.replace('_', '-')} does not go with {action}")
+    return action, given, flags
+
+
+def run_computer(words: Sequence[str], scene: Context) -> int | str:
+    """Sign in or out, show what there is, or have Computer do something."""
+    settings, screen = scene
+    if [*words] == ["help"]:
+        return command_page("computer", screen.width)
+    action, given, flags = _computer_words(words)
     if action == "logout":
         screen.note(logout(settings))
         return 0
@@ -13888,7 +13891,8 @@ def run_computer(words: Sequence[str], scene: Context) -> int:
     for flaw in (one for one in settings.problems if one.startswith("PERPLEXITY_COMPUTER")):
         raise ToolError("invalid_request", flaw)  # of its address: no other one is meant
     if action == "login":
-        screen.note("Open this address in a browser, or paste the one you are sent to:")
+        screen.note("Open this address in a browser and agree there. Where the page that you are")
+        screen.note("sent to then cannot be shown, paste the address of that page here:")
         pasted = filter(None, (line.strip() for line in sys.stdin or ()))
         show, browser = lambda url: screen.data(f"{url}\n"), "no_browser" not in flags
         login(settings, show, pasted, browser=browser)
@@ -13898,111 +13902,180 @@ def run_computer(words: Sequence[str], scene: Context) -> int:
     if made is None or not (made.access or made.refresh):
         raise ToolError("authentication", f"Nobody is signed in: {PROGRAM} computer login.")
     if action == "status":
-        screen.data(f"Signed in at {made.issuer} for {made.resource}.\n")
-    elif action == "tools":
-        rows = [
-            (tool.name, one_line(tool.description, 60))
-            for tool in Computer(settings).tools_now().values()
-        ]
-        screen.data("".join(f"{line}\n" for line in aligned(rows, screen.width)) if rows else "")
-    else:
-        call = _computer_call(action, named or {"message": " ".join(given)}, flags)
-        return _computer_task(call, "json" in flags, scene)
-    return 0
+        return f"Signed in at {made.issuer} for {made.resource}.\n"
+    if action == "tools":
+        known = Computer(settings).tools_now().values()
+        rows = [(tool.name, one_line(tool.description, 200)) for tool in known]
+        screen.show(table_text(("tool", "what it does"), rows, screen))
+        return 0
+    return _computer_task(given, action, {**flags}, scene)
 
 
 def _computer_call(
-    action: str, named: dict[str, str], flags: dict[str, str]
+    given: Sequence[str], action: str, flags: Mapping[str, Json]
 ) -> tuple[str, dict[str, Json]]:
-    """The tool that a command line means, and its arguments."""
-    stdin = Stdin()
-    if action == "read":
-        return "read_thread", named
+    """The tool that a command line means, and its arguments; of a file its name alone."""
+    stdin, out = Stdin(), flags.get("output", "-")
+    arguments = _json_of("--args-json", stdin.text_of(flags.get("args_json", "{}")))
+    if action in {"upload", "download"}:
+        path = given[0] if action == "upload" else out
+        ids = dict(zip(("thread_id", "asset_id"), given if action == "download" else ()))
+        own = {} if path == "-" else {"path": os.path.basename(path)}  # noqa: PTH119 - as typed
+        return f"{PREFIX}computer_file", {"action": action, **ids, **own}
+    if out != "-":
+        _refuse_target(out)
     if action == "call":
-        return named["tool"], _json_of("--args-json", stdin.text_of(flags.get("args_json", "{}")))
-    if action:
-        path = {"path": flags["output"]} if "output" in flags else {}
-        return f"{PREFIX}computer_file", {"action": action, **path, **named}
-    message = named["message"] or (stdin.text() if stdin.is_fed() else "")
-    if not message.strip():
-        raise UsageError("say what Computer is to do, or one of " + ", ".join(_COMPUTER_ACTIONS))
+        return given[0], arguments
+    if action == "read":
+        return "read_thread", {"thread_id": given[0]}
+    message = " ".join(given) or arguments.get("message") or ""
+    message = message or (stdin.text() if stdin.is_fed() else "")
+    if not str(message).strip():
+        raise UsageError("say what Computer is to do, or one of " + ", ".join([*_COMPUTER][1:]))
     thread = {"thread_id": flags["thread"]} if "thread" in flags else {}
-    return "call_perplexity_computer", {"message": message, **thread}
+    return "call_perplexity_computer", {**arguments, "message": message, **thread}
 
 
-def _computer_task(call: tuple[str, dict[str, Json]], as_json: bool, scene: Context) -> int:
+def _computer_task(
+    given: Sequence[str], action: str, flags: dict[str, Json], scene: Context
+) -> int:
     """Call a tool, and the one that answers, as long as somebody answers what Computer asks."""
+    from pathlib import Path
+
     settings, screen = scene
-    settings = settings._replace(max_result_chars=sys.maxsize)  # a shell gets all of it
+    tool, arguments = _computer_call(given, action, flags)
+    # Nothing is cut for a person, and whoever types a file's name may read or make that file.
+    file = given[0] if action == "upload" else flags.get("output", "-")
+    folder = own_place().cwd if action in {"upload", "download"} else Path()
+    folder = (folder / file).resolve().parent if file != "-" else folder
+    settings = settings._replace(max_result_chars=sys.maxsize, files_dir=str(folder))
     with contextlib.closing(with_computer(Runtime(settings))) as runtime:
-        while call[0]:
-            declared = runtime.outside.tools_now().get(call[0])
+        while tool:
+            declared = runtime.outside.tools_now().get(tool)
             if declared is None:
                 why = f"There is no such tool; {PROGRAM} computer tools lists them."
                 raise ToolError("not_found", why)
-            order = ParsedCommand(declared, call[1], {}, {})
+            order = ParsedCommand(declared, arguments, flags, {})
             ended = _ended(order, runtime, screen)
             if ended.outcome.kind:
-                return _reported(order, ended, screen)
+                bare = _as_commands(ended.outcome.bare).replace("path: ", f"{file}: ", 1)
+                ended.outcome = ended.outcome._replace(bare=bare)
+                named = declared._replace(name=f"{PREFIX}computer")
+                return _reported(order._replace(declared=named), ended, screen)
             found = ended.outcome.structured
-            text = _computer_text(found) if declared.entry else ended.outcome.text
-            screen.data(f"{json_text(found) if as_json else text}\n")
+            _show_computer(order, ended, screen)
             ended.call.delivered()
             for sentence in ended.call.warnings:
-                screen.note(f"Warning: {sentence}")
-            call = _computer_answer(found, screen)
-    event, working = found.get("event", "complete"), found.get("task_status") == "working"
-    if event != "complete":
-        screen.note(spoken(str(found.get("next_step"))))
+                screen.note(f"Warning: {_as_commands(sentence)}")
+            tool, arguments = _computer_answer(found, screen)
+    if "quiet" not in flags:
+        _note_computer(found, screen)
+    if found.get("task_status") == "working" or found.get("status") == "in_progress":
+        return STILL_RUNNING
+    return 0 if found.get("event", "complete") in {"complete", "transcript"} else 1
+
+
+def _show_computer(order: ParsedCommand, ended: _Watch, screen: Screen) -> None:
+    """Print a result: its text and the files with it, else all of it."""
+    found, flags = ended.outcome.structured, order.options
+    rest = {name: value for name, value in found.items() if name != "next_step"}
+    text = text_in(found, "text") or json.dumps(rest, indent=1, ensure_ascii=False)
+    if order.declared.entry is None:  # our own tool
+        text = text_in(found, "attachment_url") or ended.outcome.text
+    files = [one for one in list_in(found, "files") if text_in(one, "url") and "quiet" not in flags]
+    lines = [f"{one_line(str(one.get('filename')), 80)}: {one['url']}" for one in files]
+    text = "\n".join([text.rstrip("\n"), *lines, ""])
+    if "json" in flags:
+        screen.data(escaped_json(found, 2 if screen.terminal else None) + "\n")
+    elif "output" in flags and order.declared.entry:
+        _save(flags["output"], without_hidden(text), screen)
+    elif ended.page and text_in(found, "text"):
+        ended.page.feed(text)
+        ended.page.finish()
+    else:
+        screen.data(text)
+
+
+def _as_commands(step: str) -> str:
+    """What to do next, in commands."""
+    for words, command in _SHELL_STEPS.items():
+        step = re.sub(words, command, step)
+    return re.sub(r"(?<=['\"])\.\Z", "", step)  # a full stop would be copied
+
+
+def _replies(found: Mapping[str, Json]) -> list[tuple[str, str, dict[str, Json]]]:
+    """What may be said to what Computer asks, and its call: an answer, or a yes and a no."""
+    event, follow = found.get("event"), object_in(found, "interactive").get("followup_uuid")
+    given = {"thread_id": found.get("thread_id"), **({"followup_uuid": follow} if follow else {})}
+    if event == "ask_user_question":
+        answers = {text_in(found, "text") or "question": "ANSWER"}
+        return [("answer", "answer_question", {**given, "answers": answers})]
+    yes, no = (f"The user {said}." for said in ("agreed", "did not agree"))
+    approve = ("agree", "confirm_action_approve", {**given, "result": yes})
+    deny = ("refuse", "confirm_action_deny", {**given, "result": no})
+    return [approve, deny] if event == "confirm_action" else []
+
+
+def _note_computer(found: Mapping[str, Json], screen: Screen) -> None:
+    """Say how to go on, in commands that can be copied."""
+    import shlex
+
+    url, steps = found.get("attachment_url"), _replies(found)
+    calls = [(verb, f"call {tool}", arguments) for verb, tool, arguments in steps]
+    calls += [("have it used", '"TASK"', {"attachment_urls": [url]})] if url else []
+    for verb, words, arguments in calls:
+        text = shlex.quote(json_text(arguments))
+        screen.note(f"To {verb}: {PROGRAM} computer {words} --args-json {text}")
+    if not calls and found.get("event", "complete") not in {"complete", "transcript"}:
+        screen.note(_as_commands(str(found.get("next_step"))))
     thread = text_in(found, "thread_id")
     if thread:
-        screen.note(f'To go on: {PROGRAM} computer --thread {one_line(thread, 100)} "..."')
-    if working or found.get("status") == "in_progress":
-        return STILL_RUNNING
-    return 0 if event in {"complete", "transcript"} else 1
-
-
-def _computer_text(found: Mapping[str, Json]) -> str:
-    """A result for people: its text and the files with it, else all of it."""
-    rest = {name: value for name, value in found.items() if name != "next_step"}
-    files = [one for one in list_in(found, "files") if text_in(one, "url")]
-    lines = [f"{one_line(str(one.get('filename')), 80)}: {one['url']}" for one in files]
-    text = text_in(found, "text") or json.dumps(rest, indent=1, ensure_ascii=False)
-    return "\n".join([text, *lines])
+        thread = shlex.quote(one_line(thread, 100))
+        screen.note(f'To go on: {PROGRAM} computer --thread {thread} "TASK"')
 
 
 def _computer_answer(found: Mapping[str, Json], screen: Screen) -> tuple[str, dict[str, Json]]:
     """The call that answers what Computer asks, if somebody is there to ask; else no name."""
-    event, follow = found.get("event"), object_in(found, "interactive").get("followup_uuid")
-    if event not in {"ask_user_question", "confirm_action"} or not screen.answers():
+    replies = _replies(found) if screen.answers() else []
+    if len(replies) == 2:
+        return replies[not screen.agreed()][1:]
+    answer = screen.asked("> ") if replies else ""
+    if not answer:
         return "", {}
-    given = {"thread_id": found.get("thread_id"), **({"followup_uuid": follow} if follow else {})}
-    if event == "ask_user_question":
-        answer = screen.asked("> ")
-        answers = {text_in(found, "text") or "question": answer}
-        return ("answer_question", {**given, "answers": answers}) if answer else ("", {})
-    agrees = screen.agreed()
-    reason = "The user agreed." if agrees else "The user did not agree."
-    return f"confirm_action_{'approve' if agrees else 'deny'}", {**given, "result": reason}
+    _, tool, arguments = replies[0]
+    for question in arguments["answers"]:  # a number stands for its option
+        options = dict(re.findall(r"(?m)^ *(\d+)[.)] +(.*\S)", question))
+        arguments["answers"][question] = options.get(answer, answer)
+    return tool, arguments
 
 
 # ---- The key
 
 
+_OTHERS_KEY = "Perplexity keys begin with pplx-; this looks like another vendor's"
 NO_KEY = f"Make one at {KEYS_PAGE}, then store it: {PROGRAM} key set"
 
 
 def run_key(words: Sequence[str], scene: Context) -> int:
     """Store the API key, say where it comes from, or remove the stored one."""
     settings, screen = scene
-    action = "".join(_plain_words("key", words, 1)[0]) or "status"
-    if action == "status":
-        return _key_status(settings, screen)
-    key = None
+    action, *more = _plain_words("key", words, 1 << 20)[0] or ["status"]
+    key, found = None, find_key(settings)
+    if more or action not in COMMANDS["key"].words:
+        read = "the key is read from a prompt or standard input: words stay in the shell's history"
+        hint = read if action == "set" else usage_line("key")
+        raise UsageError(f"{hint}{'' if more else _meant(action, COMMANDS['key'].words)}")
+    if action == "status":  # of the key its last characters, and whether the API takes it
+        if found.key is None:
+            raise ToolError("authentication", f"{found.problem} {NO_KEY}")
+        screen.data(f"From {found.place}, ending in {found.key[-4:]}.\n")
+        with contextlib.closing(Runtime(settings._replace(observe=False))) as runtime:
+            screen.note(f"{settings.base_url} answered in {_answered_in(runtime)} ms")
+        return 0
     if action == "clear":
         gone = remove_own(settings, STORED_KEY)
         screen.note("The stored key is removed." if gone else "There is no stored key.")
-    elif action == "set":
+    else:
         stdin = Stdin()
         if stdin.is_fed():
             text = stdin.text()
@@ -14015,23 +14088,12 @@ def run_key(words: Sequence[str], scene: Context) -> int:
         if key is None:
             raise UsageError(f"the key {flaw}")
         screen.note(f"Stored in {store_own(settings, STORED_KEY, key)}, readable by you alone.")
-    else:
-        raise UsageError(f"{usage_line('key')}{_meant(action, COMMANDS['key'].words)}")
+        if not key.startswith("pplx-"):
+            screen.note(f"Warning: {_OTHERS_KEY}.")
     found = find_key(settings)
     if found.key not in {None, key}:
         comes = "is set too, and comes first" if key else "still gives a key"
         screen.note(f"Warning: {found.place} {comes}.")
-    return 0
-
-
-def _key_status(settings: Settings, screen: Screen) -> int:
-    """Where the key comes from and whether the API takes it; of the key its last characters."""
-    found = find_key(settings)
-    if found.key is None:
-        raise ToolError("authentication", f"{found.problem} {NO_KEY}")
-    screen.data(f"From {found.place}, ending in {found.key[-4:]}.\n")
-    with contextlib.closing(Runtime(settings._replace(observe=False))) as runtime:
-        screen.note(f"{settings.base_url} answered in {_answered_in(runtime)} ms")
     return 0
 
 
@@ -14041,14 +14103,16 @@ def _key_status(settings: Settings, screen: Screen) -> int:
 
 def own_launch(settings: Settings) -> Launch:
     """How this very program is started, in a way that outlives caches, since clients do not know
-    PATH; and whether it then finds a stored key by itself.
+    PATH; whether it then finds a stored key by itself, and what else this program was told.
     """
     import shutil
     from pathlib import Path
 
-    usual, stored = f"{user_folders()[0]}/.perplexity-pro", None
-    if find_key(settings._replace(key=None, key_file=None)).key:
-        stored = "" if settings.data_dir == usual else settings.data_dir
+    stored = find_key(settings._replace(key=None, key_file=None)).key is not None
+    usual = Settings(data_dir=f"{user_folders()[0]}/.perplexity-pro")
+    told = (("PERPLEXITY_DATA_DIR", "data_dir"), ("PERPLEXITY_BASE_URL", "base_url"))
+    pairs = ((name, getattr(settings, f), getattr(usual, f)) for name, f in told)
+    env = tuple((name, now) for name, now, default in pairs if now not in {default, ""})
     own, python = Path(__file__).resolve(), sys.executable
     parts = [part.rstrip("0123456789") for part in (*own.parts, *Path(python).parts)]
     cached = bool({"archive-v", "builds-v", "environments-v"}.intersection(parts))
@@ -14058,13 +14122,14 @@ def own_launch(settings: Settings) -> Launch:
         # folder comes last, so that nothing there stands in for the standard library.
         code = f"import sys; sys.path.append({str(own.parent)!r}); import {own.stem} as p"
         started = ("-c", f"{code}; sys.exit(p.main())")
-        return Launch(python, ("-I", *(started if own.stem.isidentifier() else [str(own)])), stored)
+        words = ("-I", *(started if own.stem.isidentifier() else [str(own)]))
+        return Launch(python, words, stored, env)
     runner = "uvx" if cached else "pipx" if "pipx" in parts and "venvs" not in parts else ""
     found = shutil.which(runner or NAME)
     if not (found or runner):
-        return Launch(python, ("-I", "-m", own.stem), stored)
+        return Launch(python, ("-I", "-m", own.stem), stored, env)
     words = {"uvx": (NAME,), "pipx": ("run", NAME)}.get(runner, ())
-    return Launch(str(Path(found).absolute()) if found else runner, words, stored)
+    return Launch(str(Path(found).absolute()) if found else runner, words, stored, env)
 
 
 def own_place() -> Place:
@@ -14107,8 +14172,10 @@ def run_setup(words: Sequence[str], scene: Context) -> int | str:
     if flags:
         _write_for(client, launch, screen)
         return 0
-    where = client_file(client, own_place()) or client.menu
-    screen.note(f"Into {where}:" if where else "To run in a shell:")
+    where, command = client_file(client, own_place()) or client.menu, shell_command(client, launch)
+    if where and command:
+        screen.note(f"Run this: {command}")
+    screen.note(f"{'Or into' if command else 'Into'} {where}:" if where else "To run in a shell:")
     return client_snippet(client, launch).rstrip("\n") + "\n"
 
 
@@ -14126,11 +14193,16 @@ def _write_for(client: Client, launch: Launch, screen: Screen) -> None:
     screen.note(f"Written: {plan.path}.")
     if backup:
         screen.note(f"The former text is kept in {backup}.")
+    if plan.shared:
+        everywhere = shell_command(client, launch)
+        screen.note(f"It is for this folder alone, and {client.title} may ask whether it is meant.")
+        if everywhere:
+            screen.note(f"For all folders: {everywhere}")
     # By the way in which the written file hands on the key.
     reference, todo = client.value or KEY_VARIABLE, f"Restart {client.title}."
     if "YOUR_KEY" in plan.new:
         todo = f"Replace YOUR_KEY by the key, then restart {client.title}."
-    elif launch.stored is None and reference in plan.new and "input:" not in reference:
+    elif not launch.stored and reference in plan.new and "input:" not in reference:
         todo = f"Export {KEY_VARIABLE} where {client.title} is started, then restart it."
     screen.note(todo)
 
@@ -14140,46 +14212,39 @@ def _write_for(client: Client, launch: Launch, screen: Screen) -> None:
 # here costs anything, and the whole of it must be over within five seconds.
 
 
-class Finding(NamedTuple):
-    """One thing that was looked at: well or not, what it is, and how to mend it."""
-
-    name: str
-    ok: bool
-    text: str
-    repair: str = ""
+_Seen = Iterator[tuple[str, str, str]]  # what was looked at, what was seen, how to mend it
 
 
-def _certificates_flaw(settings: Settings) -> str:
-    """What is wrong with the variables that name certificates."""
+def _certificate_flaw(variable: str, value: str) -> str:
+    """What is wrong with a variable that names certificates."""
     import ssl
     from pathlib import Path
 
-    for variable, value in settings.certificates:
-        if variable == "SSL_CERT_FILE":
-            try:
-                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(value)
-            except ssl.SSLError:
-                return f"{variable} names a file without a certificate"
-            except OSError:
-                return f"{variable} names a file that cannot be read"
-        elif not any(paths_like(Path(part), "*.[0-9]") for part in value.split(os.pathsep)):
-            return f"{variable} names no folder of certificates"
+    if variable != "SSL_CERT_FILE":
+        named = any(paths_like(Path(part), "*.[0-9]") for part in value.split(os.pathsep))
+        return "" if named else f"{variable} names no folder of certificates"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(value)
+    except OSError as error:
+        what = "without a certificate" if isinstance(error, ssl.SSLError) else "that cannot be read"
+        return f"{variable} names a file {what}"
     return ""
 
 
-def _check_machine(settings: Settings) -> Iterator[Finding]:
+def _look_at_machine(settings: Settings) -> _Seen:
     """What this program runs on, and what it was told: versions, certificates, settings, key."""
     import ssl
 
-    version = ".".join(map(str, sys.version_info[:3]))
-    yield Finding("python", True, f"{version}, {ssl.OPENSSL_VERSION.partition('  ')[0]}")
-    newest, shown = sqlite_version() >= (3, 24, 0), ".".join(map(str, sqlite_version()))
-    yield Finding("sqlite", newest, shown, "use a Python with SQLite 3.24 or newer")
-    flaw, paths = _certificates_flaw(settings), ssl.get_default_verify_paths()
+    version, sqlite = ".".join(map(str, sys.version_info[:3])), sqlite_version()
+    yield "python", f"{version}, {ssl.OPENSSL_VERSION.partition('  ')[0]}", ""
+    repair = "use a Python with SQLite 3.24 or newer"
+    yield "sqlite", ".".join(map(str, sqlite)), "" if sqlite >= (3, 24, 0) else repair
+    flaws = [*filter(None, (_certificate_flaw(*named) for named in settings.certificates))]
+    paths = ssl.get_default_verify_paths()
     place = paths.cafile or paths.capath or ("the system's" if os.name == "nt" else "")
-    repair = "install the system's ca-certificates, or set SSL_CERT_FILE"
-    repair = "mend or unset it" if flaw else repair
-    yield Finding("certificates", bool(place) and not flaw, flaw or place or "none found", repair)
+    repair = "" if place else "install the system's ca-certificates, or set SSL_CERT_FILE"
+    repair = "mend or unset it" if flaws else repair
+    yield "certificates", "".join(flaws[:1]) or place or "none found", repair
     ours = (v.name for v in VARIABLES if v.name.startswith("PERPLEXITY_"))
     known = {name.partition("_")[2].lower(): name for name in ours}
     flaws = [*settings.problems, *settings.warnings]
@@ -14187,42 +14252,67 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
         meant = known.get(nearest(name.partition("_")[2], known) or "")
         hint = f"; did you mean {meant}?" if meant else ""
         flaws.append(f"{one_line(name, 60)} is not read by this program{hint}")
-    told = f"{len(flaws)} to mend" if flaws else "all usable"
-    yield Finding("settings", not flaws, told, " ".join(flaws))
+    yield "settings", f"{len(flaws)} to mend" if flaws else "all usable", " ".join(flaws)
     found = find_key(settings)
     if found.key is None:
-        yield Finding("key", False, "none found", f"{found.problem} {NO_KEY}")
+        yield "key", "none found", f"{found.problem} {NO_KEY}"
     else:  # of what shape it is, never its text
         shape = f"in {found.place}, {len(found.key)} characters"
-        repair = "Perplexity keys begin with pplx-; this looks like another vendor's"
-        yield Finding("key", found.key.startswith("pplx-"), shape, repair)
-    now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+        yield "key", shape, "" if found.key.startswith("pplx-") else f"{_OTHERS_KEY}."
     repair = "set this machine's clock; certificates depend on it"
-    yield Finding("clock", time.gmtime().tm_year >= 2026, now, repair)
+    now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    yield "clock", now, "" if time.gmtime().tm_year >= 2026 else repair
 
 
-def _check_data(runtime: Runtime) -> Iterator[Finding]:
+def _look_at_data(runtime: Runtime) -> _Seen:
     """The data folder and its mode, the database in it, and the runs not yet collected."""
     settings = runtime.settings
-    repair = "nothing can be stored: set PERPLEXITY_DATA_DIR to a folder that can be written"
     try:
         folder = data_folder(settings)
         try_writing(folder)
         mode = f", mode {folder.stat().st_mode & 0o777:o}" if os.name != "nt" else ""
-        yield Finding("data folder", True, f"{folder}{mode}")
+        yield "data folder", f"{folder}{mode}", ""
     except OSError as error:
-        reason = f" ({error.strerror or error})"
-        yield Finding("data folder", False, one_line(settings.data_dir, 60), repair + reason)
+        repair = "nothing can be stored: set PERPLEXITY_DATA_DIR to a folder that can be written"
+        shown = one_line(settings.data_dir, 60)
+        yield "data folder", shown, f"{repair} ({error.strerror or error})"
     else:
         problem, seen = runtime.store.health()
-        yield Finding("database", not problem, seen or "cannot be used", problem)
+        yield "database", seen or "cannot be used", problem
     if runtime.store.has_file():
         try:
             with runtime.store.reading() as db:
                 count = len(running_jobs(db, None, 1000))
-            yield Finding("running jobs", True, f"{count} not collected yet" if count else "none")
+            yield "running jobs", f"{count} not collected yet" if count else "none", ""
         except ToolError as error:
-            yield Finding("running jobs", False, "unknown", error.message)
+            yield "running jobs", "unknown", error.message
+
+
+def _look_at_clients(settings: Settings) -> _Seen:
+    """The clients that are set up, and whether what they start is there."""
+    import shutil
+
+    try:
+        place = own_place()
+        known = found_clients(place)
+    except (ToolError, OSError) as error:
+        yield "clients", "cannot be looked for", str(error)
+        return
+    with_key = own_launch(settings).stored
+    for found in known:
+        name, again = f"client {found.client.word}", f"{PROGRAM} setup {found.client.word}"
+        written = found.path == client_file(found.client, place)
+        mend = f"{again} --write" if written else f"put there what {again} prints, or remove it"
+        if found.problem:
+            yield name, f"{found.path}: {found.problem}", f"mend it by hand; {again} prints a block"
+        elif found.command and not shutil.which(found.command):
+            yield name, f"{found.path} starts {found.command}, which is not found", mend
+        elif found.blank and not with_key:
+            yield name, "YOUR_KEY is not filled in", f"put the key into {found.path}"
+        elif found.entered:
+            yield name, "set up", ""
+        elif found.older:
+            yield name, f"still starts the older server; {again} --write", ""
 
 
 def _answered_in(runtime: Runtime) -> int:
@@ -14231,74 +14321,50 @@ def _answered_in(runtime: Runtime) -> int:
     limit_s = min(settings.connect_timeout_s, 3.0)
     hurried = settings._replace(connect_timeout_s=limit_s, max_attempts=1)
     key = Call(runtime, TOOLS[f"{PREFIX}models"]).key()
-    end = time.monotonic() + 3.5
-    outgoing = Outgoing("GET", MODELS_PATH, read_timeout_s=3.0, deadline=end)
+    outgoing = Outgoing("GET", MODELS_PATH, read_timeout_s=3.0, deadline=time.monotonic() + 3.5)
     return request(hurried, key, outgoing, time.sleep).elapsed_ms
 
 
-def _check_api(runtime: Runtime) -> Finding:
-    """The one request it makes, and a free one."""
-    settings = runtime.settings
-    where = f"{settings.base_url}{' through a proxy' if settings.proxies else ''}"
-    try:
-        return Finding("api", True, f"{where} answered in {_answered_in(runtime)} ms")
-    except ToolError as error:
-        return Finding("api", False, where, error.message)
-
-
-def _check_clients(*, with_key: bool) -> Iterator[Finding]:
-    """The clients that are set up, and whether what they start is there."""
-    import shutil
-
-    try:
-        known = found_clients(own_place())
-    except (ToolError, OSError) as error:
-        yield Finding("clients", False, "cannot be looked for", str(error))
-        return
-    for found in known:
-        again, is_there = f"{PROGRAM} setup {found.client.word}", shutil.which(found.command)
-        states = (  # the first that applies
-            (found.problem, found.problem, f"mend {found.path} by hand; {again} prints the block"),
-            (found.command and not is_there, f"{found.command} not found", f"{again} --write"),
-            (
-                found.blank and not with_key,
-                "YOUR_KEY is not filled in",
-                f"put the key into {found.path}",
-            ),
-            (found.entered, "set up", ""),
-            (found.older, f"still starts the older server; {again} --write", ""),
-        )
-        for text, repair in [(text, repair) for applies, text, repair in states if applies][:1]:
-            yield Finding(f"client {found.client.word}", not repair, text, repair)
-
-
-def _findings(settings: Settings, *, offline: bool) -> Iterator[Finding]:
+def _findings(settings: Settings, *, offline: bool) -> _Seen:
     """Everything that is looked at, cheapest first and the network last."""
     quick = settings._replace(busy_timeout_s=1.0, observe=False)
     with contextlib.closing(Runtime(quick)) as runtime:
-        yield from _check_machine(settings)
-        yield from _check_data(runtime)
-        yield from _check_clients(with_key=own_launch(settings).stored is not None)
-        if not offline and find_key(settings).key:
-            yield _check_api(runtime)
+        yield from _look_at_machine(settings)
+        yield from _look_at_data(runtime)
+        yield from _look_at_clients(settings)
+        made = signed_in(settings) if settings.computer else None
+        if made:
+            count = counted(len(Computer(settings).tools(fetch=False)), "tool")
+            ended = "" if made.access or made.refresh else f"{PROGRAM} computer login"
+            yield "computer", "the sign-in has ended" if ended else f"signed in, {count}", ended
+        elif settings.computer:
+            yield "computer", "not signed in, and not used", ""
+        if not offline and find_key(settings).key is None:
+            yield "api", "not asked without a key", ""
+        elif not offline:
+            where = f"{settings.base_url}{' through a proxy' if settings.proxies else ''}"
+            try:
+                yield "api", f"{where} answered in {_answered_in(runtime)} ms", ""
+            except ToolError as error:
+                yield "api", where, error.message
 
 
 def run_doctor(words: Sequence[str], scene: Context) -> int:
     """Look at everything a call depends on, and say how to mend what is wrong."""
     settings, screen = scene
     flags = _plain_words("doctor", words, 0)[1]
-    findings = list(_findings(settings, offline="offline" in flags))
+    seen = list(_findings(settings, offline="offline" in flags))
+    good, bad = ("\u2713", "\u2717") if screen.can_show("\u2713\u2717") else ("ok", "NO")
     if "json" in flags:
-        screen.data(json.dumps(jsonable(findings), indent=2, ensure_ascii=False) + "\n")
+        names = ("name", "text", "repair")
+        found = [{**dict(zip(names, row)), "ok": not row[2]} for row in seen]
+        screen.data(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     else:
-        good, bad = ("\u2713", "\u2717") if screen.can_show("\u2713\u2717") else ("ok", "NO")
-        rows = []
-        for found in findings:
-            rows.append((f"{good if found.ok else bad} {found.name}", found.text))
-            rows += [("", found.repair)] if found.repair and not found.ok else []
+        pairs = (((f"{bad if r else good} {name}", text), ("", r)) for name, text, r in seen)
+        rows = [row for pair in pairs for row in pair if any(row)]
         lines = aligned(rows, min(screen.width, COLUMNS) - 1, wrap=True)
         screen.data("\n".join(lines) + "\n")
-    return 0 if all(finding.ok for finding in findings) else 1
+    return 1 if any(repair for _, _, repair in seen) else 0
 
 
 def reach_page(settings: Settings) -> str:
@@ -14318,8 +14384,9 @@ def reach_page(settings: Settings) -> str:
         *(f"{name} (read, the key)" for name in keys),
         *([f"{settings.files_dir}/... (read; written: downloads)"] if settings.files_dir else []),
         f"{folder}/computer.json, computer-tools.json, computer.lock (sign-in)",
-        "on request: @FILE, and clients' files by setup and doctor (read)",
-        "on request: --output, --html, and a client's file by setup --write (written)",
+        "on request: files you name, and clients' files by setup and doctor (read)",
+        "on request: --output, --html, computer download, and a client's file by setup --write "
+        "(written)",
     ]
     blocks = {
         "hosts": hosts,
@@ -14376,16 +14443,28 @@ COMMANDS: dict[str, Command] = {
     },
     "computer": Command(
         "ask", "Have Perplexity Computer do a task, with your account", run_computer,
-        "[TASK | login | status | logout | tools | read | call | upload | download] [FLAGS]",
-        tuple(_COMPUTER_ACTIONS),
+        "[TASK | ACTION] [FLAGS]", tuple(_COMPUTER)[1:],
+        {f"{word} {row[0]}".rstrip(): row[2] for word, row in _COMPUTER.items()},
     ),
     "key": Command(
         "set up", "Store the API key, show where it comes from, remove it", run_key,
         "[set | status | clear]", ("set", "status", "clear"),
+        {
+            "set": "ask for a key without showing it, or read one from standard input, and store "
+            "it in the data folder for you alone",
+            "status": "say where the key comes from, and whether Perplexity takes it",
+            "clear": "remove the stored key",
+        },
     ),
     "setup": Command(
         "set up", "Print or write the configuration of an MCP client", run_setup,
         "[CLIENT [--write] | links]", (*CLIENTS, "links"),
+        {
+            "(no words)": "list the clients and mark those that are here",
+            "CLIENT": "print what to paste, and into which file",
+            "CLIENT --write": "show what changes there and write it, with a backup beside it",
+            "links": "print links that set up a client with one click, without a key",
+        },
     ),
     "doctor": Command(
         "set up", "Check key, data, clients and network; costs nothing", run_doctor,
@@ -14435,6 +14514,11 @@ _EXAMPLES = {  # those of the tools that people write in another way
     "research": ('research "Compare three vector databases" --wait -o report.md',),
     "jobs": ("jobs", "jobs result 1 --wait"),
     "projects": ("projects", "projects budget default --daily-usd 1.50"),
+    "computer": (
+        "computer login",
+        'computer "Write up the news on batteries" -o news.md',
+        "computer download THREAD_ID ASSET_ID -o report.pdf",
+    ),
 }
 
 
@@ -14444,6 +14528,10 @@ _NOTES = {
     "embed": "Behind index stand the names of files, or - for standard input; behind search the "
     "words to look for.",
     "chat": "Without a message, in a terminal, a prompt opens for a conversation.",
+    "key": f"The key of a call is the one in {KEY_VARIABLE}, else the one in the file that "
+    "PERPLEXITY_API_KEY_FILE names, else the stored one.",
+    "doctor": "Looks at Python, settings, key, data, clients and Computer, then asks the API for "
+    "its models; nothing of it costs. Status 1 where something is to be mended.",
     "completion": 'To install it, put  eval "$(perplexity-pro completion bash)"  into ~/.bashrc.',
 }
 
@@ -14485,6 +14573,8 @@ def command_page(command: str, width: int = COLUMNS) -> str:
     about = spoken(f"{declared.summary} Cost: {declared.cost}.") if declared else about
     lines = [*wrapped(usage_line(command), width), "", *wrapped(about, width)]
     lines += ["", *wrapped(_NOTES[command], width)] if command in _NOTES else []
+    rows = aligned([*COMMANDS[command].rows.items()], width - 2, wrap=True)
+    lines += ["", *(f"  {row}" for row in rows)] if rows else []
     fields = [field for field in _fields_of(command) if flags_of(field)]
     lines += ["", "flags:"] if fields else []
     for field in fields:
@@ -14500,9 +14590,9 @@ def command_page(command: str, width: int = COLUMNS) -> str:
         long = [f"  {part}" for part in wrapped(head.strip(), width - 2)]
         lines += [f"{head:23} {words.pop(0)}"] if len(head) < 24 else long
         lines += [" " * 24 + line for line in words]
-    if declared:
-        own = (shlex.join(words_of(declared, one)) for one in declared.examples)
-        examples = _EXAMPLES.get(command) or own
+    own = (shlex.join(words_of(declared, one)) for one in declared.examples) if declared else ()
+    examples = _EXAMPLES.get(command) or [*own]
+    if examples:
         lines += ["", "examples:", *(f"  {PROGRAM} {line}" for line in examples)]
     return "\n".join(lines) + "\n"
 

@@ -1279,6 +1279,17 @@ class Keys(unittest.TestCase):
             self.assertEqual(here.line("key sett").status, 2)
             self.assertFalse(Path(here.folder, "data").exists())
 
+    def test_a_key_among_the_words_or_of_another_vendor_is_warned_of(self) -> None:
+        with console() as here:
+            here.environ["PERPLEXITY_API_KEY"] = ""
+            said = here.line("key set pplx-0123456789abcdef0123456789abcdef")
+            self.assertEqual((said.status, said.out), (2, ""))
+            self.assertIn("history", said.err)
+            self.assertNotIn("0123456789", said.err)
+            said = here.line("key set", stdin=b"sk-0123456789abcdef0123456789abcdef")
+            self.assertEqual(said.status, 0)
+            self.assertIn("another vendor", said.err)
+
     def test_a_key_that_perplexity_refuses_is_3_with_the_reason(self) -> None:
         with console() as here:
             said = here.line("key status", PERPLEXITY_API_KEY="pplx-" + "a1" * 20)

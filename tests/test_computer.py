@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -1172,6 +1173,99 @@ class CommandLine(unittest.TestCase):
                     self.assertEqual((status, out, err.count("\n")), (1, "", 1), action)
                     self.assertIn(said, err)
 
+    def test_nothing_that_was_not_meant_as_a_task_is_sent_as_one(self) -> None:
+        with bridge() as made:
+            asked = len(made.fake.sent("tools/call"))
+            for line, said in (
+                ("statsu", "did you mean status?"),
+                ("donwload thread-1 a-1", "did you mean download?"),
+                ("raed thread-1", "did you mean read?"),
+                ("hello -x", "no such flag"),
+                ("hello --ouput f", "did you mean --output?"),
+                ("hello --no-browser", "--no-browser does not go with TASK"),
+                ("read t-1 --thread t-2", "--thread does not go with read"),
+                ("status please", "for a task: perplexity-pro computer -- status"),
+                ("tools -o f", "--output does not go with tools"),
+                ("upload", "usage: perplexity-pro computer upload FILE"),
+                ("download thread-1", "computer download THREAD_ID ASSET_ID"),
+                ("call", "usage: perplexity-pro computer call TOOL"),
+            ):
+                status, out, err = self.line(made, *line.split())
+                self.assertEqual((status, out), (2, ""), line)
+                self.assertIn(said, err, line)
+            self.assertEqual(len(made.fake.sent("tools/call")), asked)
+            status, out, _ = self.line(made, "help")
+            self.assertEqual(status, 0)
+            for part in ("upload FILE", "--thread", "credits", "examples:"):
+                self.assertIn(part, out)
+            self.assertEqual(self.line(made, "--", "statsu")[0], 0)
+            self.assertEqual(len(made.fake.sent("tools/call")), asked + 1)
+
+    def test_a_person_gets_all_of_a_text_in_the_form_that_was_asked_for(self) -> None:
+        with bridge(PERPLEXITY_MAX_RESULT_CHARS="5000") as made:
+            whole = self.line(made, "long")[1]
+            self.assertGreater(len(whole), 20_000)
+            file = made.files / "out.md"
+            for flag in ("-o", "--output"):
+                status, out, err = self.line(made, "long", flag, str(file))
+                self.assertEqual((status, out, file.read_text("utf-8")), (0, "", whole), err)
+                file.unlink()
+            self.assertEqual(self.line(made, "long", "-o", "-", "-q"), (0, whole, ""))
+            self.assertEqual(self.line(made, "long", "--plain")[1], whole)
+            self.assertIn("report.pdf: http", self.line(made, "report")[1])
+            self.assertNotIn("report.pdf: http", self.line(made, "report", "-q")[1])
+            sent = len(made.fake.sent("tools/call"))
+            status, out, err = self.line(made, "long", "-o", str(made.files / "no" / "file"))
+            self.assertEqual((status, out, len(made.fake.sent("tools/call"))), (1, "", sent), err)
+
+    def test_files_are_those_that_the_person_names(self) -> None:
+        with bridge() as made, mock.patch.object(pro, "own_place") as place:
+            elsewhere = made.files.parent / "elsewhere"
+            elsewhere.mkdir()
+            place.return_value.cwd = elsewhere
+            (elsewhere / "notes.txt").write_text("text", "utf-8")
+            status, out, err = self.line(made, "upload", "notes.txt")
+            self.assertEqual(status, 0, err)
+            self.assertRegex(out, r"\Ahttp\S+\n\Z")
+            self.assertIn(f"""--args-json '{{"attachment_urls":["{out.strip()}"]}}'""", err)
+            status, _, err = self.line(made, "upload", "missing.txt")
+            self.assertEqual(status, 1)
+            self.assertIn("perplexity-pro computer: missing.txt: does not exist", err)
+            status, out, err = self.line(made, "download", "thread-1", "a-1")
+            self.assertEqual(status, 0, err)
+            self.assertIn(str(elsewhere / "report.pdf"), out)
+            status, out, err = self.line(made, "download", "thread-1", "a-1", "-o", "mine.pdf")
+            self.assertEqual((elsewhere / "mine.pdf").read_bytes(), made.fake.content)
+
+    def test_what_comes_next_is_told_in_commands_that_work(self) -> None:
+        with bridge() as made:
+            for task, said in (
+                ("a question", "Taken: Which format?"),
+                ("approval", "Sent."),
+                ("connect", "Connected."),
+                ("too long", "too long"),
+            ):
+                _, _, err = self.line(made, task)
+                for models in ("call_perplexity", "read_thread", "thread_id thread"):
+                    self.assertNotIn(models, err)
+                found = re.search(r"perplexity-pro computer (.*)", err)
+                assert found
+                words = shlex.split(
+                    found[1].removesuffix("; a task would send it another message.")
+                )
+                self.assertIn(said, self.line(made, *words)[1], err)
+            arguments = ("TASK", "--args-json", '{"attachment_urls": ["https://a.example/x"]}')
+            self.line(made, *arguments)
+            sent = made.fake.sent("tools/call")[-1]["params"]["arguments"]
+            self.assertEqual(sent["attachment_urls"], ["https://a.example/x"])
+
+    def test_a_refused_sign_in_is_not_told_to_store_an_api_key(self) -> None:
+        with bridge() as made:
+            made.fake.faults = {"refresh_500"}
+            made.fake.expire()
+            _, _, err = self.line(made, "hello")
+            self.assertNotIn("key set", err)
+
     def test_answers_are_printed_and_the_thread_is_told_beside_them(self) -> None:
         with bridge() as made:
             _, out, err = self.line(made, "a question")
@@ -1185,7 +1279,8 @@ class CommandLine(unittest.TestCase):
 
     def test_a_terminal_is_asked_and_no_is_the_default(self) -> None:
         for message, typed, text in (
-            ("a question", "PDF", "Taken: Which format?"),
+            ("a question", "PDF", "DOCX: PDF"),
+            ("a question", "2", "DOCX: DOCX"),
             ("approval", "", "Not sent."),
             ("approval", "y", "Sent."),
         ):

@@ -70,15 +70,18 @@ class Setup(unittest.TestCase):
         self.assertLessEqual(max(map(len, after.splitlines())), 79)
 
     def test_every_client_gets_a_snippet_that_starts_this_very_file_and_holds_no_key(self) -> None:
-        launch = pro.own_launch(pro.Settings())
-        self.assertTrue(Path(launch.command).is_absolute())
         with machine() as (here, home):
+            launch = pro.own_launch(pro.read_settings(here.environ))
+            self.assertTrue(Path(launch.command).is_absolute())
             for word in pro.CLIENTS:
                 said = here.line(f"setup {word}")
                 with self.subTest(client=word):
                     client = pro.CLIENTS[word]
                     file = pro.client_file(client, pro.own_place()) or client.menu
+                    command = pro.shell_command(client, launch)
                     where = f"Into {file}:\n" if file else "To run in a shell:\n"
+                    if file and command:
+                        where = f"Run this: {command}\nOr into {file}:\n"
                     self.assertEqual(not file, word == "factory")
                     self.assertEqual((said.status, said.err), (0, where))
                     for part in (launch.command, "import perplexity_pro_mcp"):
@@ -124,7 +127,7 @@ class Setup(unittest.TestCase):
         self.assertTrue(cursor.err.endswith(exported), cursor.err)
 
     def test_the_last_line_fits_the_way_in_which_the_key_arrives(self) -> None:
-        folders = {"codex": ".codex", "gemini": ".gemini", "goose": ".config/goose",
+        folders = {"codex": ".codex", "gemini": ".gemini",
                    "opencode": ".config/opencode", "vscode": ".config/Code/User"}  # fmt: skip
         with machine() as (here, home):
             for word, folder in folders.items():
@@ -141,13 +144,42 @@ class Setup(unittest.TestCase):
             said = here.line("setup cursor --write")
         self.assertEqual(said.err.splitlines()[-1], "Restart Cursor.")
 
+    def test_a_server_gets_the_folder_and_the_address_of_this_program(self) -> None:
+        with machine() as (here, home):
+            (home / ".codex").mkdir()
+            path = cursor_file(home, FOREIGN)
+            data, url = {"PERPLEXITY_DATA_DIR": ""}, {"PERPLEXITY_BASE_URL": ""}
+            for word in ("cursor", "codex") if sys.version_info >= (3, 11) else ("cursor",):
+                self.assertEqual(here.line(f"setup {word} --write", **data, **url).status, 0)
+                path = pro.client_file(pro.CLIENTS[word], pro.own_place()) or path
+                self.assertNotIn("PERPLEXITY_DATA_DIR", path.read_text("utf-8"))
+                # An entry without them is not the one of this program.
+                self.assertEqual(here.line(f"setup {word} --write").status, 0)
+                written = path.read_text("utf-8")
+                for value in (f"{here.folder}/data", here.fake.url):
+                    self.assertIn(value, written)
+                said = here.line(f"setup {word} --write")
+                self.assertIn("Nothing to change", said.err)
+            self.assertIn("${env:PERPLEXITY_API_KEY}", (home / ".cursor/mcp.json").read_text())
+            self.assertIn(f"PERPLEXITY_BASE_URL={here.fake.url}", here.line("setup codex").err)
+
+    def test_a_file_of_a_folder_is_said_to_hold_there_alone(self) -> None:
+        with machine() as (here, home):
+            cursor_file(home, FOREIGN)
+            self.assertNotIn("this folder alone", here.line("setup cursor --write").err)
+            said = here.line("setup claude-code --write")
+            self.assertIn("It is for this folder alone", said.err)
+            self.assertIn("For all folders: claude mcp add perplexity", said.err)
+            self.assertIn("Run this: claude mcp add", here.line("setup claude-code").err)
+
     def test_what_cannot_be_written_is_a_sentence_with_the_snippet_and_1(self) -> None:
         with machine() as (here, home):
             path = cursor_file(home, "{")
             reasons = {
                 "cursor": "mcp.json: it cannot be parsed (line 1)",
-                "goose": "config.yaml: it was not found: there is no folder",
-                "amazon-q": "nothing was changed, it has no file that can be edited here",
+                "kiro": "Kiro was not found: there is no folder",
+                "goose": "config.yaml yourself:",
+                "amazon-q": "Amazon Q has no file that can be edited here",
             }
             for word, reason in reasons.items():
                 said = here.line(f"setup {word} --write")
@@ -309,6 +341,34 @@ class Doctor(unittest.TestCase):
             path.write_text("{", "utf-8")
             self.assertEqual(list(self.bad(here)), ["client cursor"])
 
+    def test_each_problem_of_a_client_names_the_file_and_what_mends_it(self) -> None:
+        with machine() as (here, home):
+            path = home / ".claude.json"
+            entry = {"command": "/no/such/uvx", "args": ["perplexity-pro-mcp"]}
+            path.write_text(json.dumps({"mcpServers": {"perplexity": entry}}), "utf-8")
+            found = self.findings(here)["client claude-code"]
+            self.assertIn(str(path), found["text"])
+            self.assertNotIn("--write", found["repair"])  # which writes into another file
+            path.write_text("{", "utf-8")
+            self.assertIn(str(path), self.findings(here)["client claude-code"]["text"])
+
+    def test_what_is_not_looked_at_is_said(self) -> None:
+        with machine() as (here, _):
+            said = here.line("doctor", PERPLEXITY_API_KEY="").out
+            self.assertIn("not asked without a key", said)
+            self.assertIn("not signed in", self.findings(here)["computer"]["text"])
+            self.assertNotIn("computer", self.findings(here, PERPLEXITY_COMPUTER="off"))
+            sign_in = dict.fromkeys(pro.SignIn._fields, "") | {"expires_at": 0.0}
+            sign_in["resource"] = pro.Settings().computer_url
+            folder = Path(here.folder, "data")
+            folder.mkdir(exist_ok=True)
+            (folder / "computer.json").write_text(json.dumps(sign_in), "utf-8")
+            (folder / "computer.json").chmod(0o600)
+            self.assertIn("computer login", self.bad(here)["computer"])
+            text = json.dumps({**sign_in, "refresh": "r"})
+            (folder / "computer.json").write_text(text, "utf-8")
+            self.assertIn("signed in", self.findings(here)["computer"]["text"])
+
     def test_a_key_that_was_never_filled_in_is_named_with_its_file(self) -> None:
         with machine() as (here, home):
             path = home / ".lmstudio" / "mcp.json"
@@ -328,8 +388,7 @@ class Doctor(unittest.TestCase):
             odd.parent.mkdir()
             odd.write_text('{"mcpServers": []}', "utf-8")
             found = self.findings(here)["client lmstudio"]
-            self.assertEqual(found["text"], 'its "mcpServers" is not an object')
-            self.assertIn(str(odd), found["repair"])
+            self.assertEqual(found["text"], f'{odd}: its "mcpServers" is not an object')
             self.assertNotIn("remove", found["repair"])
 
     def test_certificates_that_cannot_be_used_are_named(self) -> None:
@@ -385,7 +444,7 @@ class Doctor(unittest.TestCase):
     def test_it_closes_what_it_opened_also_when_it_is_not_run_to_its_end(self) -> None:
         with machine() as (here, _), mock.patch.object(pro.Runtime, "close") as close:
             findings: Json = pro._findings(pro.read_settings(here.environ), offline=True)
-            self.assertEqual(next(findings).name, "python")
+            self.assertEqual(next(findings)[0], "python")
             close.assert_not_called()
             findings.close()
             close.assert_called_once_with()
