@@ -115,6 +115,17 @@ class Streams(ProcessTest):
         self.assertEqual([json.loads(x)["id"] for x in done.stdout.splitlines()], [0, 2])
         self.assertEqual(done.stderr, b"")
 
+    def test_a_start_loads_nothing_that_only_calls_need(self) -> None:
+        told = "os.write(2, ' '.join({*sys.modules} - before).encode())"
+        server = self.begin(
+            change="before = {*sys.modules}\n"
+            f"pro.leave = lambda status: ({told}, os._exit(status))"
+        )
+        self.assertIn("result", server.ask(request(1, "tools/list")))
+        self.assertEqual(server.end(), 0)
+        late = {"decimal", "email", "http", "logging", "pathlib", "socket", "sqlite3", "ssl"}
+        self.assertEqual(late & set(server.errors().split()), set())
+
     def test_output_is_pure_whatever_the_tools_meet(self) -> None:
         server = self.start(
             PYTHONDEVMODE="1", PYTHONWARNINGS="always", PERPLEXITY_WAIT_SECONDS="0.5"
