@@ -5992,8 +5992,9 @@ class PaidRequest:
 
     def _exchange(self, key: str) -> None:
         plan, settings = self.plan, self.runtime.settings
-        outgoing = Outgoing("POST", plan.path, plan.body, plan.read_timeout_s)
-        outgoing = outgoing._replace(most_bytes=plan.most_bytes)
+        outgoing = Outgoing(
+            "POST", plan.path, plan.body, plan.read_timeout_s, most_bytes=plan.most_bytes
+        )
         try:
             if plan.send:
                 reply = plan.send(self)
@@ -6149,8 +6150,8 @@ class PaidRequest:
             self.kept, job = True, self.job()
             self.runtime.store.write_later(lambda db: drop_job(db, job))
 
-    def outcome_of_part(self, call: Call) -> ParsedReply:
-        """What has become of one request of several, now that the time is up or it is over."""
+    def outcome(self, call: Call) -> ParsedReply:
+        """What has become of it, now that it is over or the time is up."""
         call.warn(self.note)
         if self.over.is_set():
             if self.error is not None and not isinstance(self.error, ToolError):
@@ -6298,14 +6299,13 @@ def paid_post(call: Call, plan: RequestPlan, project: str, *, fresh: bool = True
         request.over.wait()
     call.waits_for = None
     call.pause(0)
-    call.warn(request.note)
-    error, reply = request.error, request.reply
-    if isinstance(error, Cancelled):
+    if isinstance(request.error, Cancelled):
         what = "This process ends" if call.runtime.is_ending else "The identical call was given up"
         raise ToolError("rate_limited", f"{what}; nothing was sent. Try again.")
+    reply = request.outcome(call)
     # A run that failed has a job all the same, and its caller wants to know which.
-    if reply is None or (error is not None and not (plan.background and reply.value)):
-        raise typing.cast("BaseException", error)
+    if reply.error and not (plan.background and reply.value):
+        raise reply.error
     return reply
 
 
@@ -6350,7 +6350,7 @@ def paid_posts(
         changed.clear()  # before the next count: who is over after it sets the event again
     call.pause(0)
     with call.runtime.lock:
-        return [request.outcome_of_part(call) for request in requests]
+        return [request.outcome(call) for request in requests]
 
 
 class Outcome(NamedTuple):
