@@ -12240,6 +12240,10 @@ class Stopped(BaseException):
     """A signal other than Ctrl-C, by its number; ends a call the same way, and the process."""
 
 
+Typed = dict[str, tuple[str, list[str]]]  # by argument: its flag as typed, and the values
+Sources = Sequence[Mapping[str, Json]]
+
+
 class ParsedCommand(NamedTuple):
     """What a command line asks for: a tool, its arguments, options, and the flags as typed."""
 
@@ -12805,15 +12809,12 @@ def read_words(declared: Tool, words: Sequence[str], stdin: Stdin) -> ParsedComm
     return order
 
 
-def _sorted_out(
-    fields: Sequence[Field], words: Sequence[str]
-) -> tuple[list[str], dict[str, tuple[str, list[str]]]]:
-    """The words that stand without a flag; for each argument its flag as typed, and its values."""
+def _sorted_out(fields: Sequence[Field], words: Sequence[str]) -> tuple[list[str], Typed]:
+    """The words that stand without a flag, and the others by argument."""
     known = {flag: field for field in fields for flag in flags_of(field)}
     older = {f"--{old}": known.get(f"--{new.replace('_', '-')}") for old, new in RENAMED.items()}
     known = {**{flag: field for flag, field in older.items() if field}, **known}
-    rest, places = list(words), list[str]()
-    typed: dict[str, tuple[str, list[str]]] = {}
+    rest, places, typed = list(words), list[str](), Typed()
     # What stands behind a question and a flag was most likely meant as a value of that flag.
     begins = sum(f.arg.positional and f.name not in _QUESTIONS for f in fields)
     begins = begins if fields and fields[0].arg.commands is None else len(words)  # of a tool
@@ -12922,17 +12923,16 @@ def _place(order: ParsedCommand, places: list[str], stdin: Stdin) -> None:
         if found and field.name in order.typed:
             raise UsageError(f"{field.name} is given twice: {order.typed[field.name]} and words")
         if field.name in _QUESTIONS:
-            _place_question(arguments, field, found, stdin)
+            _place_question(order, field, found, stdin)
         elif found:
             arguments[field.name] = _value(field, field.name, found, stdin)
     if places:
         raise UsageError(f"unexpected words: {one_line(' '.join(places), 60)}")
 
 
-def _place_question(
-    arguments: dict[str, Json], field: Field, words: list[str], stdin: Stdin
-) -> None:
+def _place_question(order: ParsedCommand, field: Field, words: list[str], stdin: Stdin) -> None:
     """Make a question of all words that are left; without any, of what was piped in."""
+    arguments = order.arguments
     asks = field.name not in arguments and arguments.get("action") in _ASKING
     # Pictures may be judged without a text.
     if not words and asks and "images" not in arguments and stdin.is_fed():
@@ -13173,21 +13173,6 @@ def _is_pending(outcome: Outcome) -> bool:
     return bool(job and status and status not in TERMINAL_STATUSES and not outcome.kind)
 
 
-def _awaited(order: ParsedCommand, runtime: Runtime, screen: Screen) -> _Watch:
-    """The end of a call, or of its job where the order is to wait for that."""
-    ended = _ended(order, runtime, screen)
-    # One call waits half an hour at most; a report may take longer.
-    while "wait" in order.options and _is_pending(ended.outcome) and not ended.signal:
-        job_id = ended.outcome.structured["job_id"]
-        if "job_id" not in order.arguments:
-            screen.note(f"Job {job_id} runs. To wait for it elsewhere: {_resuming(job_id, order)}")
-        follow = {"action": "result", "job_id": job_id, "wait_seconds": MAX_WAIT_S}
-        follow["project"] = ended.outcome.structured["project"]
-        order = order._replace(declared=TOOLS[PREFIX + "jobs"], arguments=follow)
-        ended = _ended(order, runtime, screen)
-    return ended
-
-
 # ---- Showing
 
 _ADVICE: dict[Kind, str] = {  # what a message for MCP clients says otherwise, or not at all
@@ -13342,9 +13327,7 @@ def _print_answer(order: ParsedCommand, ended: _Watch, screen: Screen) -> None:
         screen.data(_unseen(without_hidden(text), ended.shown).rstrip("\n") + "\n")
 
 
-def _end_page(
-    page: Markdown, text: str, sources: Sequence[Mapping[str, Json]] | None, screen: Screen
-) -> None:
+def _end_page(page: Markdown, text: str, sources: Sources | None, screen: Screen) -> None:
     """Show the rest of an answer, and below it its sources, if they are to be shown."""
     page.feed(text)
     page.finish()
@@ -13360,7 +13343,7 @@ def _unseen(text: str, shown: str) -> str:
     return text[at:] if "".join(text[:at].split()) == seen else f"\n\n{text}"
 
 
-def source_list(sources: Sequence[Mapping[str, Json]], screen: Screen) -> list[str]:
+def source_list(sources: Sources, screen: Screen) -> list[str]:
     """The sources of an answer, for a terminal, each with the marker that the answer uses."""
     from urllib.parse import urlsplit
 
@@ -13674,7 +13657,17 @@ def run_order(order: ParsedCommand, runtime: Runtime, screen: Screen) -> int:
             order.arguments["chat_id"] = _newest_chat(project, runtime, screen)["id"]
         if "html" in order.options:
             return _save_charts(order, runtime, screen)
-        ended = _awaited(order, runtime, screen)
+        look, ended = order, _ended(order, runtime, screen)
+        # One call waits half an hour at most; a report may take longer.
+        while "wait" in order.options and _is_pending(ended.outcome) and not ended.signal:
+            job_id, project = map(ended.outcome.structured.get, ("job_id", "project"))
+            if "job_id" not in look.arguments:
+                elsewhere = f"To wait for it elsewhere: {_resuming(job_id, order)}"
+                screen.note(f"Job {job_id} runs. {elsewhere}")
+            follow = {"action": "result", "job_id": job_id, "wait_seconds": MAX_WAIT_S}
+            follow["project"] = project
+            look = order._replace(declared=TOOLS[f"{PREFIX}jobs"], arguments=follow)
+            ended = _ended(look, runtime, screen)
         status = _reported(order, ended, screen)
         if ended.call.rehearses and not ended.outcome.kind:
             screen.note("Nothing would be sent.")

@@ -1487,6 +1487,10 @@ class Waiting(unittest.TestCase):
             with mock.patch.object(pro, "_ended", wraps=pro._ended) as ended:
                 said = here.line("research 'what now' --wait", tty=True, NO_COLOR="1")
             self.assertEqual(ended.call_count, 2)
+            here.fake.run_script("in_progress", "completed")
+            saved = here.line("research 'and then' --wait -o-")
+            self.assertTrue(saved.out.startswith("# and then\n"), saved.out)
+            self.assertEqual(saved.err.count("Job 2 runs."), 1)
             piped = here.line("jobs result 1 --wait --json")
         self.assertEqual(said.status, 0)
         self.assertIn(
