@@ -10157,7 +10157,7 @@ class Server:
         self._lists: dict[str, str] = {}  # by version
         self._listening: dict[str, str | int] = {}  # ids of requests that wait for a new list
         self._version: str | None = None  # of the handshake; the modern era has none
-        self._abilities: Json = None  # from the handshake as well
+        self._abilities: dict[str, Json] = {}  # from the handshake as well
 
     def read(self, descriptor: int, ending: "Ending") -> None:
         """Handle what comes until the input ends, no faster than the client reads the answers."""
@@ -10245,9 +10245,8 @@ class Server:
     def _heeded(self, message: dict[str, Json]) -> bool:
         """Act on what is never answered: a notification, or the answer to a question."""
         if "id" not in message:
-            params = message.get("params")
-            if message.get("method") == "notifications/cancelled" and isinstance(params, dict):
-                id_text = _id_text(params.get("requestId")) or ""
+            if message.get("method") == "notifications/cancelled":
+                id_text = _id_text(object_in(message, "params").get("requestId")) or ""
                 self._listening.pop(id_text, None)
                 self._calls.cancel(id_text)
             return True
@@ -10258,13 +10257,12 @@ class Server:
 
     def _request_in(self, message: dict[str, Json], reply: Callable[..., None]) -> RpcRequest:
         """A request that can be served, checked in the order that the specification gives."""
-        method, params = message.get("method"), message.get("params")
+        method = message.get("method")
         if _id_text(message["id"]) is None:
             raise RpcError(-32600, "id must be text or a whole number.")
         if message.get("jsonrpc") != "2.0" or not isinstance(method, str):
             raise RpcError(-32600, 'A request needs "jsonrpc":"2.0" and the name of a method.')
-        meta = params.get("_meta") if isinstance(params, dict) else None
-        version = self._version_of(method, meta if isinstance(meta, dict) else {})
+        version = self._version_of(method, object_in(object_in(message, "params"), "_meta"))
         other = "ping" if version == MODERN_VERSION else "subscriptions/listen"  # of the other era
         if method not in _METHODS or method == other:
             raise RpcError(-32601, f"Method not found: {one_line(method[:200], 60)}")
@@ -10296,7 +10294,7 @@ class Server:
         """Agree on a version: the one asked for, or else the newest. Never an error."""
         asked = request.params.get("protocolVersion")
         self._version = asked if asked in LEGACY_VERSIONS else LEGACY_VERSIONS[0]
-        self._abilities = request.params.get("capabilities")
+        self._abilities = object_in(request.params, "capabilities")
         agreed = {"protocolVersion": self._version, "capabilities": _CAPABILITIES}
         words = server_instructions(self._runtime.settings)
         return request.result({**agreed, "serverInfo": _SERVER_INFO, "instructions": words})
@@ -10339,8 +10337,7 @@ class Server:
 
     def _listen(self, request: RpcRequest) -> str:
         """Keep a request open that wants to hear of a new list; its cancellation ends it."""
-        wanted = request.params.get("notifications")
-        heard = isinstance(wanted, dict) and wanted.get("toolsListChanged") is True
+        heard = object_in(request.params, "notifications").get("toolsListChanged") is True
         if heard:
             self._listening[_id_text(request.id) or ""] = request.id
         meta = {f"{META_PREFIX}subscriptionId": request.id}
@@ -10371,11 +10368,11 @@ class Server:
                 return request.tool_result(failure(declared, ToolError("invalid_request", words)))
         running = ServerCall(self._calls, declared, request)
         modern = request.version == MODERN_VERSION
-        abilities = request.meta[_ABILITIES_KEY] if modern else self._abilities
-        asking = abilities.get("elicitation") if isinstance(abilities, dict) else None
-        asking = asking if isinstance(asking, dict) and request.version >= _STRUCTURE else None
-        forms = asking is not None and ("form" in asking or "url" not in asking)
-        opens = asking is not None and "url" in asking and request.version >= LEGACY_VERSIONS[0]
+        abilities = object_in(request.meta, _ABILITIES_KEY) if modern else self._abilities
+        asking = abilities.get("elicitation") if request.version >= _STRUCTURE else None
+        forms = isinstance(asking, dict) and ("form" in asking or "url" not in asking)
+        opens = object_in(abilities, "elicitation").get("url") is not None
+        opens = opens and request.version >= LEGACY_VERSIONS[0]
         running.elicits = ("form",) * forms + ("url",) * opens
         if forms:
             running.ask_user = functools.partial(self._elicitation.ask, running)
@@ -10531,14 +10528,7 @@ _MAX_MESSAGE_BYTES, _MAX_FORM_BYTES, _MAX_FILE_BYTES = 8 << 20, 10_000, 200_000_
 _LOGIN_TODO = "run `perplexity-pro computer login` in a terminal"
 _THANKS = b"<!doctype html><title>Perplexity Computer</title><p>You may close this page.</p>\n"
 # What may be asked again, besides what calls itself read-only: all others must not be sent twice.
-_READING = {
-    "read_thread",
-    "models_list",
-    "list_thread_assets",
-    "create_asset_download",
-    "projects_list",
-    f"{PREFIX}computer_file",
-}
+_READING = "read_thread models_list list_thread_assets create_asset_download projects_list"
 _SENDING = pattern(r"call_|answer_|confirm_|notify_|create_attachment_upload")
 
 
@@ -10753,7 +10743,7 @@ def login(
     from urllib.parse import urlencode
 
     with _locked(settings):
-        """What cannot be kept is refused before anybody signs in."""
+        pass  # what cannot be kept is refused before anybody signs in
     found, scope = _discovered(settings)
     state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
     digest = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
@@ -11120,7 +11110,7 @@ class Computer:
         """What to do where nobody knows what became of a call; nothing for one that reads."""
         entry = self._tools[name].entry if name in self._tools else None
         says_so = object_in(object_in({"": entry}, ""), "annotations").get("readOnlyHint") is True
-        if name in _READING or (says_so and not _SENDING.match(name)):
+        if name in _READING.split() or (says_so and not _SENDING.match(name)):
             return ""
         thread = _plain(arguments, "thread_id")
         where = "look for it among the threads on https://www.perplexity.ai"
@@ -11235,27 +11225,25 @@ def texts_in(body: Json, name: str) -> list[str]:
 def _kept_tools(found: list[Json]) -> list[dict[str, Json]]:
     """The definitions that every client can take, within bounds; the others are left out."""
     kept, taken, room = list[dict[str, Json]](), {name.lower() for name in TOOLS}, 200_000
-    for definition in filter(None, map(_kept_tool, found)):
-        size = len(json_text(definition).encode())
-        if definition["name"].lower() not in taken and size <= min(room, 16_000):
-            kept.append(definition)
-            taken.add(definition["name"].lower())
-            room -= size
+    for entry in found:
+        with contextlib.suppress(ValueError):
+            definition = _kept_tool(entry)
+            size, name = len(json_text(definition).encode()), definition["name"].lower()
+            if name not in taken and size <= min(room, 16_000):
+                kept.append(definition)
+                taken.add(name)
+                room -= size
     return kept[:64]
 
 
-def _kept_tool(entry: Json) -> dict[str, Json] | None:
-    """One definition, its text clean already; None where it cannot be made usable."""
-    name = text_in(entry, "name") or ""
+def _kept_tool(entry: Json) -> dict[str, Json]:
+    """One definition, its text clean already; ValueError where it cannot be made usable."""
+    if flaw_in(entry):
+        raise ValueError
+    name, schema = text_in(entry, "name") or "", _schema(object_in(entry, "inputSchema"))
     ours = name.lower().replace("-", "_").startswith(PREFIX)
-    if ours or flaw_in(entry) or not re.fullmatch(r"[\w-]{1,64}", name, re.ASCII):
-        return None
-    try:
-        schema = _schema(object_in(entry, "inputSchema"))
-    except ValueError:
-        return None
-    if schema.get("type") != "object":
-        return None
+    if ours or not re.fullmatch(r"[\w-]{1,64}", name, re.ASCII) or schema.get("type") != "object":
+        raise ValueError
     schema = {word: inner for word, inner in schema.items() if word not in _NOT_AT_ROOT}
     title, hints = one_line(text_in(entry, "title") or name, 100), object_in(entry, "annotations")
     return {
