@@ -9412,18 +9412,16 @@ class ProjectsResult(NamedTuple):
 
 
 def _delete(call: Call, name: str) -> ProjectsResult:
-    def note(running: int) -> str:
-        jobs = "1 job has" if running == 1 else f"{running} jobs have"
-        return (
-            f"{jobs} not finished: a report is discarded, a late answer is filed under the project "
-            "again, and what they cost is recorded. perplexity_jobs cancel stops a run."
-        )
-
     with call.store.reading() as db:
         running = project_counts(db, known_project(db, name))["running_jobs"]
+    jobs = "1 job has" if running == 1 else f"{running} jobs have"
+    note = (
+        f"{jobs} not finished: a report is discarded, a late answer is filed under the project "
+        "again, and what they cost is recorded. perplexity_jobs cancel stops a run."
+    )
     what = (
         f"Deleting project {name!r} removes its chats, jobs and vectors and cannot be undone; "
-        f"spend history is kept.{f' {note(running)}' if running else ''}"
+        f"spend history is kept.{f' {note}' if running else ''}"
     )
     if not call.confirmed(f"{what} Delete it?"):
         raise call.unconfirmed(what)
@@ -9431,8 +9429,7 @@ def _delete(call: Call, name: str) -> ProjectsResult:
         told = delete_project(db, name)
     if told is None:
         raise ToolError("not_found", f"There is no project {name!r}.")
-    notes = [note(told["running_jobs"])] if told["running_jobs"] else []
-    return ProjectsResult(action="delete", project=name, warnings=notes, **told)
+    return ProjectsResult("delete", project=name, warnings=[note] if running else [], **told)
 
 
 def _budget(call: Call, args: ProjectsArgs, name: str) -> ProjectsResult:
