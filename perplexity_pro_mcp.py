@@ -2863,8 +2863,8 @@ def spend_text(spend: Spend, project: str | None, *facts: str) -> str:
 
 def _figure(value: Json) -> int | None:
     """A count of which the ledger can hold a lifetime of rows, or None."""
-    count = count_of(value)
-    return count if count is not None and count <= LARGEST_NANO else None
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value <= LARGEST_NANO else None
 
 
 def _kept_json(value: dict[str, Json]) -> str | None:
@@ -4108,17 +4108,7 @@ class Message(NamedTuple):
     response_id: str | None = None
     model: str | None = None
     preset: str | None = None
-    sources: list[Json] = []  # noqa: RUF012 - never changed
-
-
-def _stored_sources(text: str | None) -> list[dict[str, Json]]:
-    """The sources in stored JSON; older rows lack `ids`, and what is no source is left out."""
-    try:
-        found = read_json(text or "[]")
-    except ValueError:
-        return []
-    found = found if isinstance(found, list) else []
-    return [{"ids": [], **item} for item in found if isinstance(item, dict)]
+    sources: list[Json] = []  # noqa: RUF012 - as JSON, until they are shown
 
 
 _CHATS = """SELECT id, cleaned(title) AS title,
@@ -4149,9 +4139,8 @@ def read_messages(
         response_id, model, preset, sources_json AS sources FROM chat_messages
         WHERE chat_id = :chat AND (:before IS NULL OR id < :before) ORDER BY id DESC LIMIT :limit"""
     found = rows(db, sql, chat=chat_id, before=before, limit=limit)
-    messages = [Message(**{**row, "sources": _stored_sources(row["sources"])}) for row in found]
     sql = "SELECT count(*) FROM chat_messages WHERE chat_id = :chat"
-    return messages[::-1], _one(db, sql, chat=chat_id)
+    return [Message(**row) for row in found[::-1]], _one(db, sql, chat=chat_id)
 
 
 def store_turn(
@@ -4214,11 +4203,6 @@ class JobRow(NamedTuple):
     chat_id: int | None = None  # that the answer was stored in
     extra_json: str | None = None
     digest: str | None = None  # of a request that is not to be sent again while this one runs
-
-    @property
-    def sources(self) -> list[dict[str, Json]]:
-        """The sources, read."""
-        return _stored_sources(self.sources_json)
 
 
 _UNANSWERED = f"substr(response_id, 1, {len(PENDING)}) = '{PENDING}'"
@@ -5661,7 +5645,8 @@ def read_vectors(body: Json, names: Sequence[str], combination: Combination) -> 
 #
 # The states of a job                          who moves it            a crash leaves
 #   nothing -> in_progress, response pending_  open, before sending    lost, after a silent minute
-#   pending_ -> gone                           settle: was not sent    lost, after a silent minute
+#   pending_ -> gone                           settle: was not sent,   lost, after a silent minute
+#                                              or its error was told
 #   pending_ -> queued, in_progress            settle: goes on         the run, for any poll
 #   pending_ -> completed, incomplete, failed  settle                  the answer, to be read
 #   one of these -> gone                       delivered: it was read  the answer, once more
@@ -5669,7 +5654,8 @@ def read_vectors(body: Json, names: Sequence[str], combination: Combination) -> 
 #   in_progress -> lost                        a poll; the end of the process
 #   lost -> any end                            settle, a poll: it came after all
 #
-# Locks, in this order: a store's writing turn; Process.lock, held for moments, around nothing else.
+# Locks, in this order: a store's turns, to write and to open the file; Process.lock, held for
+# moments, around nothing else.
 # Threads: one a call, MAX_WORKERS and some local ones; up to MAX_PARALLEL_PARTS a call for parts;
 # one at a time for upkeep; one for each set of vectors that is laid out.
 
@@ -8241,10 +8227,14 @@ def end_text(job: JobRow) -> str:
     return f"{text}: {reason.rstrip('.')}." if reason not in {"", "cancelled"} else f"{text}."
 
 
-def stored_sources(entries: Sequence[Mapping[str, Json]]) -> list[Source]:
-    """Sources out of storage; older ones know only one id, and addresses of any kind."""
-    sources = []
-    for entry in entries:
+def stored_sources(stored: Json) -> list[Source]:
+    """Sources out of stored JSON; older ones know only one id, and addresses of any kind."""
+    found, sources = None, []
+    with contextlib.suppress(ValueError):
+        found = read_json(stored or "[]")
+    for entry in (
+        [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    ):
         number = count_of(entry.get("id"))
         ids = [n for n in list_in(entry, "ids") if count_of(n) is not None]
         ids = ids or ([] if number is None else [number])
@@ -8283,7 +8273,7 @@ def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
         extra = object_in({"kept": read_json(job.extra_json or "{}")}, "kept")
     source = typing.cast("CostSource", job.cost_source or "none")
     tokens = (job.input_tokens, job.output_tokens, job.total_tokens)
-    sources, citations, orphans = cited(job.result_text or "", stored_sources(job.sources))
+    sources, citations, orphans = cited(job.result_text or "", stored_sources(job.sources_json))
     told = [warning for warning in list_in(extra, "warnings") if isinstance(warning, str)]
     result = result._replace(
         usage=Spend(*tokens, usd_text(job.cost_nano_usd), source),
