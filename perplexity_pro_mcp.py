@@ -1478,29 +1478,21 @@ def input_schema(declared: Tool, settings: Settings | None = None) -> dict[str, 
     return {**schema, "required": required} if required else schema
 
 
-# Keys that repeat an argument, the clock or a count: the list has better uses for its bytes.
-_ECHOES = re.findall(
-    r"\w+",
-    """action project latency_ms cost_source depth count query_count search_type stale age_seconds
-    routing models_total group_by groups_total groups_truncated limit answer_chars started_at
-    tools topics page citations usage presets providers status warnings model message sources
-    groups caps""",
-)
+# What a tool is called for; of the other keys its help page tells. The list is read by every model.
+_MAIN = frozenset({"answer", "results", "answers", "models", "totals"})
 
 
 def output_schema(declared: Tool) -> dict[str, Json]:
-    """The JSON Schema of a tool's result: the types of its main keys.
+    """The JSON Schema of a tool's result: the type of its main key.
 
-    Keys that may be null are left out, since strict clients refuse a list of types, and nothing
-    is required, so that an error object conforms too. What a key means, its help page says.
+    Not if that may be null, since strict clients refuse a list of types; and nothing is required,
+    so that an error object conforms too.
     """
     properties: dict[str, Json] = {}
-    for field in fields_of(declared.handler.__annotations__["return"]):
-        if field.shape.optional or field.shape.kind == "any" or field.name in _ECHOES:
-            continue
-        properties[field.name] = {"type": field.shape.kind}
-        if field.shape.kind == "array":
-            properties[field.name]["items"] = {"type": field.shape.list_of}
+    for name, shape, *_ in fields_of(declared.handler.__annotations__["return"]):
+        if name in _MAIN and not shape.optional:
+            properties[name] = {"type": shape.kind}
+            properties[name].update({"items": {"type": shape.list_of}} if shape.list_of else {})
     return {"type": "object", "properties": properties} if properties else {"type": "object"}
 
 
