@@ -14700,20 +14700,26 @@ def _dispatched(words: Sequence[str], scene: Context) -> int | str:
 # ==== 19. The llm model ===========================================================================
 # A model for the `llm` program, which finds it by an entry point and is the only one to import llm.
 # It is one more face of the tools: the arguments, checks, requests, ledger and caps are theirs.
-# Touches standard error through chapter 18; one thread for each prompt carries the call.
+# Touches standard error through chapter 18, and the end of the process; one thread for each prompt
+# carries the call.
 
 _LLM_METADATA = "perplexity"  # under which the newest llm keeps our response ids with its turns
 _LLM_SOURCES = "\n\nSources:\n\n"
+_LLM_LOGGED = ("response_id", "model", "status", "warnings", "sources", "usage")
+_LLM_NAMES = {r"^query:": "prompt:", r"^project:": "PERPLEXITY_PROJECT:", r"\bdepth\b": "preset"}
 
 
 class LlmOptions(NamedTuple):
     """What `-o` takes: what ask takes, and what no tool has."""
 
-    preset: Annotated[str | None, Arg("fast, low, medium, or high and deeper for a report")] = None
+    preset: Annotated[
+        Literal["fast", "low", "medium", "high", "xhigh", "wide-research"] | None,
+        Arg("fast, low, medium, or for a report high, xhigh, wide-research; not with model"),
+    ] = None
     model: ModelId = None
     search: WebSearch = None
     recency: RecencyArg = None
-    domains: Domains = None
+    domains: Annotated[str | None, Arg("Up to 20: only a.org,b.org or all but -a.org")] = None
     country: Country = None
     max_output_tokens: OutputTokens = None
     timeout: Annotated[float, Arg("Seconds to wait", low=1, high=MAX_WAIT_S)] = MAX_WAIT_S
@@ -14721,41 +14727,52 @@ class LlmOptions(NamedTuple):
     spotlight: Annotated[bool, Arg("Mark the answer as text from the web")] = False
 
 
-def _llm_turns(prompt: Any, talk: Any) -> tuple[str | None, list[Json]]:
-    """The response that a prompt goes on from, and all turns with its own, from old or new llm."""
-    said: list[tuple[str, str, Json]] = []
+def _llm_words(sentence: str) -> str:
+    """A sentence of the tools for those who use llm: its names, and calls as commands."""
+    for name, told in _LLM_NAMES.items():
+        sentence = re.sub(name, told, sentence)
+    return spoken(sentence)
+
+
+def _llm_turns(prompt: Any, talk: Any) -> Iterator[tuple[str, str, Json]]:
+    """The turns up to the present one, from old or new llm: role, text, what is known of it."""
     for one in getattr(prompt, "messages", ()):
-        parts = [part for part in one.parts if getattr(part, "text", "")]
+        parts = [part for part in one.parts if type(part).__name__ == "TextPart"]
         known = parts[-1].provider_metadata if parts else None
-        text = "".join(part.text for part in parts)
-        said.append((one.role, text, object_in(known, _LLM_METADATA)))
+        yield one.role, "".join(part.text for part in parts), object_in(known, _LLM_METADATA)
     if not hasattr(prompt, "messages"):
-        for one in talk.responses if talk else []:
-            known = getattr(one, "response_json", None)
-            text = getattr(one, "text_or_raise", one.text)()  # which does not have to be awaited
-            said += [("user", one.prompt.prompt, None), ("assistant", text, known)]
-        said.append(("user", prompt.prompt, None))
-    turns = [
-        message_item(role, text.partition(_LLM_SOURCES)[0])
-        for role, text, _ in said
-        if role in {"user", "assistant"} and text
-    ]
-    ids = [text_in(known, "response_id") for role, _, known in said if role == "assistant"]
-    return ids[-1] if ids else None, turns
+        for one in talk.responses if talk else ():
+            yield "system", one.prompt.system, None
+            yield "user", one.prompt.prompt, None
+            yield "assistant", one.text_or_raise(), one.response_json
+        yield "user", prompt.prompt, None
 
 
 def _llm_call(prompt: Any, talk: Any, options: LlmOptions) -> tuple[Tool, dict[str, Json]]:
     """What answers a prompt: ask in its conversation, or research for presets that take minutes."""
-    (previous, turns), preset = _llm_turns(prompt, talk), options.preset
-    taken = {n: v for n, v in options._asdict().items() if n in AskArgs._fields and v is not None}
-    taken.update(query=prompt.prompt, instructions=prompt.system, depth=preset)
-    if preset in RESEARCH_ONLY_DEPTHS:
-        if prompt.schema or len(turns) > 1:
-            what = "takes no schema" if prompt.schema else "continues no conversation"
-            words = f"preset: {preset} writes a report and {what}; leave one of them out."
-            raise ToolError("invalid_request", words)
+    turns, system, previous = list[Json](), None, None
+    for role, text, known in _llm_turns(prompt, talk):
+        said = text
+        if role == "assistant":
+            previous = text_in(known, "response_id")
+            answer, _, listed = text.rpartition(_LLM_SOURCES)
+            said = answer if all(line[:2] == "- " for line in listed.splitlines()) else text
+        if text and role in {"user", "assistant"}:
+            turns.append(message_item(role, said or text))
+        system = text if text and role == "system" else system  # Perplexity keeps none
+    given = options._asdict()
+    given.update(query=turns[-1]["content"] if turns else "", depth=options.preset)
+    given.update(instructions=prompt.system or system, json_schema=prompt.schema or None)
+    given.update(domains=options.domains and options.domains.split(","))
+    given = {n: v for n, v in given.items() if n in AskArgs._fields and v is not None}
+    if options.preset in RESEARCH_ONLY_DEPTHS:
+        foreign = [name for name in given if name not in ResearchArgs._fields]
+        if foreign or len(turns) > 1:
+            what = " or ".join(foreign).replace("json_", "") or "earlier turns"
+            words = f"{options.preset} writes a report and takes no {what}; leave one of them out."
+            raise invalid("preset", words)
         report = TOOLS[f"{PREFIX}research"]._replace(name="llm")
-        return report, {**taken, "wait_seconds": options.timeout}
+        return report, {**given, "wait_seconds": options.timeout}
 
     def do_llm(call: Call, args: AskArgs) -> AskResult:
         if previous:
@@ -14767,69 +14784,60 @@ def _llm_call(prompt: Any, talk: Any, options: LlmOptions) -> tuple[Tool, dict[s
         # It has expired, and the refusal was not billed; or there is none.
         return asked(call, args, turns if len(turns) > 1 else args.query)
 
-    taken.update({"json_schema": prompt.schema} if prompt.schema else {})
-    return TOOLS[f"{PREFIX}ask"]._replace(name="llm", handler=do_llm), taken
+    return TOOLS[f"{PREFIX}ask"]._replace(name="llm", handler=do_llm), given
 
 
-def _llm_run(
-    call: Call, arguments: dict[str, Json], heard: list[str], stopped: list[bool]
-) -> typing.Generator[Any, None, dict[str, Json]]:
-    """The answer piece by piece as it is heard; returns the result, or raises why there is none."""
+def _llm_left(call: Call) -> str:
+    """Wait no more for an answer; returns what becomes of it."""
+    call.cancel()
+    ids = [one.job_id for one in call.requests if one.promised or one.over.is_set()]
+    if any(ids):
+        return f"Read its answer by: {spoken(result_call(ids[-1], call.settings.project))} --wait"
+    return f"It may be billed: see {PROGRAM} usage." if call.has_paid() else "Nothing was sent."
+
+
+def _llm_heard(
+    call: Call, running: Work, heard: list[str], stopped: list[bool]
+) -> typing.Generator[str, None, str]:
+    """The answer piece by piece as it comes; returns what there was of it before its end."""
     runtime, screen, at = typing.cast("Runtime", call.runtime), own_screen(call.settings), 0
-    running = Work("llm", lambda: run_tool(call, arguments))
     try:
         while not running.over.wait(STREAM_TICK_S) or heard[at:]:
             fresh = heard[at:]
             yield from fresh
             at += len(fresh)
             runtime.beat()
-            if stopped:  # from another thread, which no Ctrl-C reaches
-                raise KeyboardInterrupt
+            if call.remaining_s() <= 0 and handed_off(call):
+                words = f"No answer within {call.settings.wait_s:g} s. {_llm_left(call)}"
+                raise ToolError("network_timeout", words)
+            if stopped:  # from another thread
+                raise GeneratorExit
     except (KeyboardInterrupt, GeneratorExit) as stop:
-        came = drained(running, runtime, screen, 2)
-        if isinstance(stop, GeneratorExit) or not came:
-            call.cancel()
-            runtime.settle(0.5)
-            for job_id in (one.job_id for one in call.requests if one.over.is_set()):
-                screen.note(f"Its answer is kept: perplexity-pro jobs result {job_id}")
-            raise
-    del heard[at:]  # what was not shown comes with the end
-    outcome: Outcome = running.result()
-    call.delivered()
+        if isinstance(stop, GeneratorExit):
+            handed_off(call)
+        elif drained(running, runtime, screen, 2):
+            return "".join(heard[:at])
+        screen.note(f"Stopped. {_llm_left(call)}")
+        raise
+    return "".join(heard[:at])
+
+
+def _llm_end(
+    call: Call, outcome: Outcome, prompt: Any, options: LlmOptions, shown: str
+) -> tuple[dict[str, Json], str]:
+    """The result, and what of its answer was not shown; raises why there is none."""
+    result = outcome.structured
     if outcome.kind:
-        raise ToolError(outcome.kind, re.sub("^depth", "preset", outcome.bare))
-    for warning in outcome.structured["warnings"]:
-        screen.note(f"\nWarning: {warning}".replace("answer_json", "the answer"))
-    return outcome.structured
-
-
-def _llm_answer(given: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
-    """What llm shows of one prompt; usage, model, sources and cost go into its log."""
-    prompt, streams, response, talk, key = given
-    values = {name: value for name, value in prompt.options if value is not None}
-    if isinstance(values.get("domains"), str):
-        values["domains"] = [name.strip() for name in values["domains"].split(",")]
-    fields = [field for field in fields_of(LlmOptions) if field.name in values]
-    options = LlmOptions(**{f.name: read_argument(f, values[f.name]) for f in fields})
-    declared, arguments = _llm_call(prompt, talk, options)
-    settings = settings_now()._replace(max_result_chars=sys.maxsize)
-    if key:
-        read, flaw = read_key(key)
-        settings = settings._replace(key=read)
-        if flaw:
-            raise ToolError("authentication", f"The key that llm gives {flaw}")
-    heard, screen = list[str](), own_screen(settings)
-    for sentence in settings.warnings:
-        screen.note(f"Warning: {sentence}")
-    with contextlib.closing(Runtime(settings)) as runtime:
-        call = Call(runtime, declared, screen.note if screen.watched else None, patient=True)
-        call.deadline = time.monotonic() + options.timeout
-        if streams and not (options.spotlight or prompt.schema):
-            call.hear = heard.append
-        arguments["project"] = settings.project
-        result = yield from _llm_run(call, arguments, heard, stopped)
-    answer, shown = str(result["answer"] or result["message"]), "".join(heard)
-    usage = result["usage"] or {}
+        raise ToolError(outcome.kind, outcome.bare)
+    if result["status"] not in TERMINAL_STATUSES:
+        words = f"No report within {options.timeout:g} s; it goes on. {_llm_left(call)}"
+        raise ToolError("network_timeout", words)
+    for warning in result["warnings"]:
+        told = _llm_words(warning.replace("answer_json", "the answer"))
+        own_screen(call.settings).note(f"\nWarning: {told}")
+    answer = result["answer"]
+    if not answer:
+        raise ToolError("unexpected_response", result.get("message") or "The answer is empty.")
     if result.get("answer_json") is not None:  # without the markers that the text has
         answer = json_text(result["answer_json"])
     lines = [
@@ -14837,13 +14845,46 @@ def _llm_answer(given: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
         for mark, one in ((one.get("marker"), one) for one in result.get("sources") or [])
     ]
     whole = answer + (_LLM_SOURCES + "\n".join(lines) if lines and not prompt.schema else "")
-    if options.spotlight:
-        whole = fenced(whole)
-    elif not answer.startswith(shown):  # an end that differs from what was streamed is shown whole
-        whole = f"\n\n{whole}"
-    yield whole.removeprefix(shown)
-    told = ("response_id", "model", "status", "warnings", "sources", "usage")
-    response.response_json = {name: result.get(name) for name in told}
+    whole = fenced(whole) if options.spotlight else whole  # of which nothing was streamed
+    # An end that differs from what was streamed is shown whole.
+    return result, whole.removeprefix(shown) if answer.startswith(shown) else f"\n\n{whole}"
+
+
+def _llm_answer(given: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
+    """What llm shows of one prompt; usage, model, sources and cost go into its log."""
+    import atexit
+
+    prompt, streams, response, talk, key = given
+    values = {name: value for name, value in prompt.options if value is not None}
+    fields = [field for field in fields_of(LlmOptions) if field.name in values]
+    options = LlmOptions(**{f.name: read_argument(f, values[f.name]) for f in fields})
+    declared, arguments = _llm_call(prompt, talk, options)
+    settings = settings_now()._replace(wait_s=options.timeout, max_result_chars=sys.maxsize)
+    read, flaw = read_key(key) if key else (settings.key, "")
+    if flaw:
+        raise ToolError("authentication", f"The key that llm gives {flaw}")
+    settings = settings._replace(key=read)
+    runtime, screen, heard = Runtime(settings), own_screen(settings), list[str]()
+    for sentence in settings.warnings:
+        screen.note(f"Warning: {sentence}")
+    call = Call(runtime, declared, screen.note if screen.watched else None)
+    if streams and not (options.spotlight or prompt.schema):
+        call.hear = heard.append
+    arguments["project"] = settings.project
+    running = Work("llm", lambda: run_tool(call, arguments))
+    try:
+        shown = yield from _llm_heard(call, running, heard, stopped)
+        result, rest = _llm_end(call, running.result(), prompt, options, shown)
+        yield rest
+        call.delivered()
+    finally:
+        if any(one.promised for one in call.requests):  # the end of the process waits a while
+            atexit.register(runtime.close)
+            atexit.register(drained, running, runtime, screen, 2)  # comes before that
+        else:
+            runtime.close()
+    usage = result["usage"] or {}
+    response.response_json = {name: result.get(name) for name in _LLM_LOGGED}
     response.set_usage(input=usage.get("input_tokens"), output=usage.get("output_tokens"))
     if hasattr(prompt, "messages") and result["response_id"]:
         from llm.parts import StreamEvent
@@ -14859,26 +14900,23 @@ def _llm_spoken(given: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
     try:
         yield from _llm_answer(given, stopped)
     except ToolError as error:
-        words, mend = error.message, "llm keys set perplexity"
-        if error.kind == "authentication":  # the last one given is llm's key
-            words = f"{words.partition(';')[0]}; mend it:" if given[-1] else f"{words} Or:"
-            words = f"{words} {mend}"
+        words = _llm_words(error.message)
+        if error.kind == "authentication":  # a key of llm's is no variable's
+            words = words.partition(";")[0].rstrip(".") if given[-1] else words.rstrip(".")
+            words += "; set one by: llm keys set perplexity"
         raise llm.ModelError(words) from None
 
 
 def _llm_plugin() -> Any:
     """What llm registers: the model, plain and asynchronous."""
     import asyncio
-    import types
 
     import llm
     import pydantic
 
     def get_key(model: Any, explicit_key: str | None = None) -> Any:
-        try:
-            return super(type(model), model).get_key(explicit_key)
-        except llm.NeedsKeyException:
-            return None  # then the key is looked for where the server finds it
+        # Not that of the environment: it is looked for where the server finds it.
+        return model.key or llm.get_key(explicit_key, model.needs_key)
 
     def execute(_model: Any, *given: Any, **named: Any) -> Iterator[Any]:
         return _llm_spoken((*given, *named.values()), [])
@@ -14898,9 +14936,11 @@ def _llm_plugin() -> Any:
     # Options are only described here: they are checked where the arguments of tools are, in the
     # same words.
     options: dict[str, Any] = {"__annotations__": dict.fromkeys(LlmOptions._fields, Any)}
-    for name, shape, arg, *_ in fields_of(LlmOptions):
-        shown = {"description": arg.words, "json_schema_extra": {"type": shape.kind}}
-        options[name] = pydantic.Field(None, **shown)
+    for field in fields_of(LlmOptions):
+        names = pydantic.AliasChoices(field.name, *["depth"] * (field.name == "preset"))
+        shown = {"type": field.shape.kind}
+        about = {"description": _llm_words(field_words(field)), "json_schema_extra": shown}
+        options[field.name] = pydantic.Field(None, validation_alias=names, **about)
     common = {
         "model_id": "perplexity-pro",
         "needs_key": "perplexity",
@@ -14916,9 +14956,8 @@ def _llm_plugin() -> Any:
     def register_models(register: Callable[..., None]) -> None:
         register(plain(), waited(), aliases=("pplx", "perplexity-agent"))
 
-    plugin: Any = types.ModuleType("perplexity_pro")
-    plugin.register_models = llm.hookimpl(register_models)
-    return plugin
+    hook = staticmethod(llm.hookimpl(register_models))
+    return type("perplexity_pro", (), {"register_models": hook})
 
 
 if not TYPE_CHECKING:  # for which the module has the names that stand here, and no others

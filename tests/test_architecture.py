@@ -42,7 +42,7 @@ IMPORTS: dict[str, Collection[int]] = {
     "http.client": {6},
     "http.server": {16},
     "io": {6, 18},
-    **each("asyncio types llm.parts", {19}),
+    **each("asyncio atexit llm.parts", {19}),
     "llm": {19},  # the program that alone loads chapter 19, from itself
     "pydantic": {19},  # which it brings along
     "logging": {3},

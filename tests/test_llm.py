@@ -12,11 +12,11 @@ import sys
 import tempfile
 import types
 import unittest
-from typing import Any, cast
+from typing import Any
 from unittest import mock
 
 from fake_perplexity import Answer, FakePerplexity
-from support import IMPORT, WAIT_S, pro
+from support import IMPORT, ROOT, WAIT_S, pro
 
 
 class NeedsKey(Exception):  # noqa: N818 - the name is llm's
@@ -28,12 +28,27 @@ class Model(Exception):  # noqa: N818 - as above
 
 
 class KeyModel:
-    stored: str | None = None
+    key: str | None = None
 
     def get_key(self, explicit: str | None = None) -> str:
-        if explicit or self.stored:
-            return explicit or self.stored or ""
+        if explicit or os.environ.get("PERPLEXITY_API_KEY"):
+            return explicit or os.environ["PERPLEXITY_API_KEY"]
         raise NeedsKey
+
+
+def said(text: str, answer: str, known: Any = None, system: str = "") -> Any:
+    """A response of an older release, which keeps question and answer."""
+    prompt = types.SimpleNamespace(prompt=text, system=system)
+    return types.SimpleNamespace(prompt=prompt, text_or_raise=lambda: answer, response_json=known)
+
+
+class TextPart(types.SimpleNamespace):
+    """A part of a message of a newer release."""
+
+
+def message(role: str, text: str, response_id: str = "") -> Any:
+    kept = {"perplexity": {"response_id": response_id}} if response_id else None
+    return types.SimpleNamespace(role=role, parts=[TextPart(text=text, provider_metadata=kept)])
 
 
 class Options:
@@ -51,13 +66,41 @@ class Log(types.SimpleNamespace):
         self.usage = usage
 
 
-def stand_in() -> types.ModuleType:
+def stand_ins() -> dict[str, types.ModuleType]:
     """What the model takes from llm, in the shape of its oldest supported release."""
     module: Any = types.ModuleType("llm")
     module.KeyModel, module.AsyncKeyModel, module.Options = KeyModel, KeyModel, Options
     module.NeedsKeyException, module.ModelError = NeedsKey, Model
+    module.get_key = lambda explicit, _alias: explicit
     module.hookimpl = lambda function: function
-    return cast("types.ModuleType", module)
+    options: Any = types.ModuleType("pydantic")
+    options.Field, options.AliasChoices = (lambda default, **_: default), mock.Mock()
+    return {"llm": module, "pydantic": options}
+
+
+def registered() -> list[Any]:
+    """The plain and the asynchronous model, and their aliases."""
+    found: list[Any] = []
+    plugin = vars(pro)["__getattr__"]("llm_plugin")  # as an import of it does
+    plugin.register_models(lambda *models, aliases: found.extend([*models, aliases]))
+    return found
+
+
+def prompt_of(options: Any, text: str = "What is new?", **values: Any) -> Any:
+    usual = {"prompt": text, "system": "", "schema": None, "options": options}
+    return types.SimpleNamespace(**{**usual, **values})
+
+
+def ask_in_a_process_of_its_own() -> None:
+    """Ask, waiting for one second, and say on standard error what comes of it."""
+    sys.modules.update(stand_ins())
+    model = registered()[0]
+    prompt = prompt_of(model.Options(timeout="1"))
+    try:
+        list(model.execute(prompt, True, Log(), None, None))
+    except Model as error:
+        print(error, file=sys.stderr, flush=True)
+        sys.exit(1)
 
 
 class LlmModel(unittest.TestCase):
@@ -73,21 +116,14 @@ class LlmModel(unittest.TestCase):
             "PERPLEXITY_PROJECT": "notes",
         }
         stack.enter_context(mock.patch.dict(os.environ, environ))
-        options: Any = types.ModuleType("pydantic")
-        options.Field = lambda default, **_: default
-        stack.enter_context(mock.patch.dict(sys.modules, {"llm": stand_in(), "pydantic": options}))
+        stack.enter_context(mock.patch.dict(sys.modules, stand_ins()))
         self.watched = stack.enter_context(mock.patch.object(pro, "_is_terminal"))
         self.errors = stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
-        found: list[Any] = []
-        plugin = vars(pro)["__getattr__"]("llm_plugin")  # as an import of it does
-        plugin.register_models(lambda *models, aliases: found.extend([*models, aliases]))
-        self.model, self.waited, self.aliases = found
+        self.model, self.waited, self.aliases = registered()
         self.log = Log()
 
     def prompt(self, text: str = "What is new?", **values: Any) -> Any:
-        options = self.model.Options(**values.pop("options", {}))
-        usual = {"prompt": text, "system": "", "schema": None, "options": options}
-        return types.SimpleNamespace(**{**usual, **values})
+        return prompt_of(self.model.Options(**values.pop("options", {})), text, **values)
 
     def answer(self, prompt: Any, talk: Any = None, key: str | None = None) -> str:
         return "".join(self.model.execute(prompt, True, self.log, talk, key))
@@ -95,10 +131,15 @@ class LlmModel(unittest.TestCase):
     def bodies(self) -> list[Any]:
         return [seen.body for seen in self.fake.calls("POST", "/v1/agent")]
 
-    def events(self) -> list[Any]:
+    def rows(self, sql: str) -> list[Any]:
         with contextlib.closing(sqlite3.connect(f"{self.folder}/perplexity.db")) as db:
-            sql = "SELECT tool, project_name, status FROM usage_events ORDER BY id"
             return db.execute(sql).fetchall()
+
+    def events(self) -> list[Any]:
+        return self.rows("SELECT tool, project_name, status FROM usage_events ORDER BY id")
+
+    def jobs(self) -> list[Any]:
+        return self.rows("SELECT status FROM research_jobs ORDER BY id")
 
     def test_an_answer_streams_with_its_sources_and_goes_into_log_and_ledger(self) -> None:
         text = self.answer(self.prompt(options={"preset": "low", "domains": "a.org, b.org"}))
@@ -113,50 +154,80 @@ class LlmModel(unittest.TestCase):
 
     def test_a_conversation_goes_on_by_its_response_and_whole_where_that_has_expired(self) -> None:
         first = self.answer(self.prompt("one"))
-        said = types.SimpleNamespace(
-            prompt=self.prompt("one"), text=lambda: first, response_json=self.log.response_json
-        )
-        talk = types.SimpleNamespace(responses=[said])
+        talk = types.SimpleNamespace(responses=[said("one", first, self.log.response_json)])
         self.answer(self.prompt("two"), talk)
-        self.assertEqual(
-            self.bodies()[1]["previous_response_id"], said.response_json["response_id"]
-        )
+        before = self.log.response_json["response_id"]
+        self.answer(self.prompt("two"), talk)
+        self.assertNotEqual(self.bodies()[1]["previous_response_id"], before)
         self.assertEqual(self.bodies()[1]["input"], "two")
         self.fake.script("POST /v1/agent", Answer(404, {"error": {"message": "gone"}}))
         self.answer(self.prompt("three"), talk)
-        self.assertEqual(
-            [turn["role"] for turn in self.bodies()[3]["input"]], ["user", "assistant", "user"]
-        )
-        self.assertNotIn("previous_response_id", self.bodies()[3])
+        turns = self.bodies()[-1]["input"]
+        self.assertEqual([turn["role"] for turn in turns], ["user", "assistant", "user"])
+        self.assertNotIn("previous_response_id", self.bodies()[-1])
         self.assertIn("Sources:", first)
-        self.assertNotIn("Sources:", str(self.bodies()[3]["input"]))
+        self.assertNotIn("Sources:", str(turns))
 
     def test_an_older_release_waits_for_the_text_of_an_asynchronous_answer(self) -> None:
         async def text() -> str:
             return "1"
 
-        said: Any = types.SimpleNamespace(prompt=self.prompt("one"), text=text, response_json={})
-        said.text_or_raise = lambda: "1"
-        self.answer(self.prompt("two"), types.SimpleNamespace(responses=[said]))
+        before = said("one", "1")
+        before.text = text
+        self.answer(self.prompt("two"), types.SimpleNamespace(responses=[before]))
         turns = [turn["content"] for turn in self.bodies()[0]["input"]]
         self.assertEqual(turns, ["one", "1", "two"])
 
-    def test_newer_releases_hand_the_history_over_with_the_prompt(self) -> None:
-        def message(role: str, text: str, kept: Any = None) -> Any:
-            part = types.SimpleNamespace(text=text, provider_metadata=kept)
-            return types.SimpleNamespace(role=role, parts=[part])
+    def test_of_what_is_sent_again_only_the_own_list_of_sources_is_left_out(self) -> None:
+        mine = "Read this.\n\nSources:\n\n- my own list"
+        answer = f'You said "{mine}".\n\nSources:\n\n- one\nand more'
+        listed = (
+            f"{answer}\n\nSources:\n\n- [1] [A](<https://a.example/>)\n- [B](<https://b.example>)"
+        )
+        talk = types.SimpleNamespace(responses=[said(mine, listed), said("two", answer)])
+        self.answer(self.prompt(mine), talk)
+        expected = [mine, answer, "two", answer, mine]
+        self.assertEqual([turn["content"] for turn in self.bodies()[0]["input"]], expected)
+        turns = [message("user", mine), message("assistant", listed), message("user", mine)]
+        self.answer(self.newer(mine, turns))
+        expected = [mine, answer, mine]
+        self.assertEqual([turn["content"] for turn in self.bodies()[1]["input"]], expected)
 
+    def newer(self, text: str, messages: list[Any], **values: Any) -> Any:
+        """A prompt of a newer release, which hands the history over with it."""
         event = types.ModuleType("llm.parts")
         event.StreamEvent = lambda **values: values["chunk"]  # type: ignore[attr-defined]
-        kept = {"perplexity": {"response_id": "resp_before"}}
-        history = [message("user", "one"), message("assistant", "1", kept), message("user", "two")]
+        with_parts = mock.patch.dict(sys.modules, {"llm.parts": event})
+        with_parts.start()
+        self.addCleanup(with_parts.stop)
+        return self.prompt(text, messages=messages, **values)
+
+    def test_newer_releases_hand_the_history_over_with_the_prompt(self) -> None:
+        history = [message("user", "one"), message("assistant", "1", "resp_before")]
         self.fake.script("POST /v1/agent", Answer(404, {"error": {"message": "gone"}}))
-        with mock.patch.dict(sys.modules, {"llm.parts": event}):
-            self.answer(self.prompt("two", messages=history))
+        self.answer(self.newer("two", [*history, message("user", "two")]))
         self.assertEqual(self.bodies()[0]["previous_response_id"], "resp_before")
         self.assertEqual(
             [turn["content"] for turn in self.bodies()[1]["input"]], ["one", "1", "two"]
         )
+
+    def test_a_reply_of_newer_releases_has_its_question_in_the_history_alone(self) -> None:
+        history = [message("user", "one"), message("assistant", "1", "resp_before")]
+        self.answer(self.newer("", [*history, message("user", "more")]))
+        self.assertEqual(self.bodies()[0]["input"], "more")
+
+    def test_a_system_prompt_holds_for_the_whole_conversation(self) -> None:
+        known = {"response_id": "resp_before"}
+        talk = types.SimpleNamespace(responses=[said("one", "1", known, "be a pirate")])
+        self.answer(self.prompt("two"), talk)
+        self.answer(self.prompt("two", system="be a poet"), talk)
+        history = [message("system", "be a pirate"), message("user", "one")]
+        history += [message("assistant", "1", "resp_before"), message("user", "two")]
+        self.answer(self.newer("two", history))
+        # Each is refused first, since the fake knows no such response, and sent again.
+        kept = [body.get("instructions") for body in self.bodies()]
+        self.assertEqual(kept[::2], ["be a pirate", "be a poet", "be a pirate"])
+        self.assertEqual(kept[1::2], kept[::2])
 
     def test_a_schema_gives_json_alone_and_spotlight_fences(self) -> None:
         schema = {"type": "object", "properties": {"year": {"type": "integer"}}}
@@ -177,12 +248,51 @@ class LlmModel(unittest.TestCase):
         self.assertIn("pages read", self.errors.getvalue())
         self.assertEqual(self.events(), [("llm", "notes", "ok")])
 
-    def test_a_report_does_not_forget_a_conversation_in_silence(self) -> None:
-        said = types.SimpleNamespace(prompt=self.prompt("one"), text=lambda: "1", response_json={})
+    def test_a_preset_is_found_whatever_its_capitals_and_blanks(self) -> None:
+        self.answer(self.prompt(options={"preset": " LOW"}))
+        self.assertEqual(self.bodies()[0]["preset"], "low")
+
+    def test_a_report_that_is_not_ready_in_time_is_an_error_that_names_its_job(self) -> None:
         with self.assertRaises(Model) as caught:
-            talk = types.SimpleNamespace(responses=[said])
+            self.answer(self.prompt(options={"preset": "xhigh", "timeout": "1"}))
+        words = "No report within 1 s; it goes on. Read its answer by: perplexity-pro jobs result 1"
+        self.assertIn(f"{words} --project=notes --wait", str(caught.exception))
+
+    def test_a_report_that_failed_is_an_error(self) -> None:
+        body = {"id": "resp_1", "status": "failed", "error": {"message": "no luck"}, "output": []}
+        self.fake.script("POST /v1/agent", Answer(200, body))
+        with self.assertRaises(Model) as caught:
+            self.answer(self.prompt(options={"preset": "high"}))
+        self.assertIn("no luck", str(caught.exception))
+
+    def test_an_empty_answer_is_an_error(self) -> None:
+        body = {"id": "resp_1", "status": "completed", "output": []}
+        self.fake.script("POST /v1/agent", Answer(200, body))
+        with self.assertRaises(Model) as caught:
+            "".join(self.model.execute(self.prompt(), False, self.log, None, None))
+        self.assertIn("empty", str(caught.exception))
+
+    def test_a_timeout_is_kept_and_the_answer_with_it(self) -> None:
+        tests = f"sys.path.insert(0, {str(ROOT / 'tests')!r})"
+        code = f"{IMPORT}{tests}; import test_llm; test_llm.ask_in_a_process_of_its_own()"
+        gate = self.fake.hold("POST /v1/agent")
+        command = [sys.executable, "-c", code]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
+            assert child.stderr is not None
+            told = child.stderr.readline()
+            gate.set()
+            waits, status = child.stderr.read(), child.wait(WAIT_S)
+        self.assertIn("already paid for", waits)
+        self.assertEqual((waits.count("\n"), status), (1, 1))
+        self.assertIn("No answer within 1 s.", told)
+        self.assertIn("perplexity-pro jobs result 1 --project=notes --wait", told)
+        self.assertEqual(self.jobs(), [("completed",)])
+
+    def test_a_report_does_not_forget_a_conversation_in_silence(self) -> None:
+        with self.assertRaises(Model) as caught:
+            talk = types.SimpleNamespace(responses=[said("one", "1")])
             self.answer(self.prompt("two", options={"preset": "high"}), talk)
-        self.assertIn("continues no conversation", str(caught.exception))
+        self.assertIn("takes no earlier turns", str(caught.exception))
         self.assertEqual(self.bodies(), [])
 
     def test_the_asynchronous_model_answers_alike(self) -> None:
@@ -212,6 +322,11 @@ class LlmModel(unittest.TestCase):
         cases: list[tuple[str, dict[str, Any], dict[str, str]]] = [
             ("recency: must be one of", {"recency": "decade"}, {}),
             ("preset: must be one of", {"preset": "lw"}, {}),
+            ("high, xhigh, wide-research, not nope", {"preset": "nope"}, {}),
+            ("takes no model or search", {"preset": "high", "model": "a/b", "search": "true"}, {}),
+            ("Name one of them", {"preset": "low", "model": "a/b"}, {}),
+            ("PERPLEXITY_PROJECT: must be", {}, {"PERPLEXITY_PROJECT": "two words"}),
+            ("cheaper preset", {}, {"PERPLEXITY_BUDGET_CALL_USD": "0.0001"}),
             ("max_output_tokens: must be", {"max_output_tokens": "many"}, {}),
             ("timeout: must be a number", {"timeout": "abc"}, {}),
             ("timeout: must be a number", {"timeout": "-1"}, {}),
@@ -266,7 +381,7 @@ class LlmModel(unittest.TestCase):
         prompt = self.prompt(options={"preset": "high"}, schema={"type": "object"})
         with self.assertRaises(Model) as caught:
             self.answer(prompt)
-        self.assertIn("preset: high", str(caught.exception))
+        self.assertIn("preset: high writes a report and takes no schema", str(caught.exception))
         self.assertEqual(self.bodies(), [])
 
     def stopped(self, act: Any) -> str:
@@ -290,10 +405,21 @@ class LlmModel(unittest.TestCase):
             self.fake.wait_for("POST /v1/agent", 1)
             raise GeneratorExit
 
-        with self.assertRaises(GeneratorExit):
+        with mock.patch("atexit.register") as at_the_end, self.assertRaises(GeneratorExit):
             self.stopped(leave)
+        for what, *about in reversed([one.args for one in at_the_end.call_args_list]):
+            what(*about)
         self.assertEqual(self.events(), [("llm", "notes", "ok")])
+        self.assertEqual(self.jobs(), [("completed",)])
         self.assertIn("perplexity-pro jobs result", self.errors.getvalue())
+
+    def test_who_leaves_before_the_last_piece_finds_the_answer_as_a_job(self) -> None:
+        pieces = self.model.execute(self.prompt(), False, self.log, None, None)
+        next(pieces)
+        pieces.close()
+        self.assertEqual(self.jobs(), [("completed",)])
+        self.answer(self.prompt("another"))
+        self.assertEqual(self.jobs(), [("completed",)])
 
     def interrupt(self) -> None:
         self.fake.wait_for("POST /v1/agent", 1)
