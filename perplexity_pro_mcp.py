@@ -13229,7 +13229,14 @@ def _print(order: ParsedCommand, ended: _Watch, screen: Screen) -> None:
     if "output" in options and result.get("answer"):
         _save(options["output"], report_page(order, result), screen)
     elif "csv" in options:
-        screen.data(usage_csv(result))
+        import csv
+        import io
+
+        table = io.StringIO()
+        rows = csv.DictWriter(table, ["key", *result["totals"]], lineterminator="\n")
+        rows.writeheader()
+        rows.writerows(spending(result))
+        screen.data(table.getvalue())
     elif _is_pending(outcome) and not result.get("answer"):
         if order.arguments.get("action") == "status" or order.declared.word == "research":
             screen.data(f"Job {result['job_id']}: {result['status']}.\n")
@@ -13239,8 +13246,8 @@ def _print(order: ParsedCommand, ended: _Watch, screen: Screen) -> None:
     elif isinstance(result.get("answer"), str) and (quiet or "fence" not in options):
         _print_answer(order, ended, screen)
     elif not (quiet and order.declared.word == "decide"):
-        table = None if "fence" in options else _table(order, outcome, screen)
-        screen.page(_plain_text(order, outcome)) if table is None else screen.show(table)
+        shown = None if "fence" in options else _table(order, outcome, screen)
+        screen.page(_plain_text(order, outcome)) if shown is None else screen.show(shown)
     for warning in result.get("warnings") or []:
         screen.note(f"Warning: {spoken(warning)}", "33")
     line = cost_line(result)
@@ -13529,18 +13536,6 @@ def usage_text(result: Mapping[str, Json], screen: Screen) -> str:
     head = (result["group_by"], "", "cost", "calls", "errors")
     said = "".join(f"{part}\n" for line in lines for part in wrapped(line, screen.width))
     return said + (table_text(head, rows, screen) if rows else "")
-
-
-def usage_csv(result: Mapping[str, Json]) -> str:
-    """The groups as comma-separated values."""
-    import csv
-    import io
-
-    out = io.StringIO()
-    writer = csv.DictWriter(out, ["key", *result["totals"]], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(spending(result))
-    return out.getvalue()
 
 
 _PAGE = """<!doctype html>

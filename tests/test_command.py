@@ -13,6 +13,7 @@ import shlex
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -514,59 +515,45 @@ class Showing(unittest.TestCase):
 
 
 class Usage(unittest.TestCase):
-    def result(self) -> Json:
-        sums = {"calls": 123456, "errors": 1, "input_tokens": 1, "output_tokens": 1}
-        sums.update(total_tokens=2, calls_cost_computed=0, calls_cost_unknown=0)
-        names = ("a" * 64, "perplexity_research", "<b>&\u202e", "free")
-        costs = (2_000_000_000, 1_000_000_000, 1, 0)
-        groups = [
-            {"key": n, **sums, "cost_nano_usd": c, "cost_usd": pro.usd_text(c)}
-            for n, c in zip(names, costs, strict=True)
-        ]
-        totals = {**sums, "cost_nano_usd": 3_000_000_001, "cost_usd": "3.000000001"}
-        return {
-            "totals": totals,
-            "groups": groups,
-            "group_by": "tool",
-            "project": None,
-            "warnings": [],
-            "groups_truncated": False,
-            "caps": [
-                {
-                    "name": "A",
-                    "scope": "all projects",
-                    "window": "day",
-                    "cap_usd": "5",
-                    "spent_usd": "2.5",
-                    "reserved_usd": "0.06",
-                    "left_usd": "2.44",
-                },
-            ],
-        }
+    """What is shown of a ledger."""
 
-    def shown(self, *, tty: bool, **more: Json) -> list[str]:
-        out = Terminal() if tty else io.StringIO()
-        with mock.patch.dict(os.environ, {"COLUMNS": "80"}):
-            screen = pro.Screen(out, None, pro.Settings(colour=False))
-        return str(pro.usage_text({**self.result(), **more}, screen)).splitlines()
+    NAMES = ("a" * 64, "research", "<b>&\u202e", "free")
+
+    def ledger(self, here: Console, *events: tuple[str, str, int]) -> None:
+        """Put calls into the ledger: their day, project and nano-dollars."""
+        here.line("usage")
+        path = Path(here.folder, "data", pro.DATABASE)
+        with contextlib.closing(sqlite3.connect(path)) as db, db:
+            db.executemany(
+                "INSERT INTO usage_events (created_at, tool, api, status, project_name, "
+                "total_tokens, cost_nano_usd, cost_source) "
+                "VALUES (?, 'perplexity_ask', 'agent', 'ok', ?, 2, ?, 'reported')",
+                [(f"{day} 12:00:00.000000", *rest) for day, *rest in events],
+            )
+
+    def shown(self, line: str, *, tty: bool) -> list[str]:
+        """The lines of `usage` over projects that cost two, one, nearly nothing and nothing."""
+        costs = (2_000_000_000, 1_000_000_000, 1, 0)
+        with console() as here, mock.patch.dict(os.environ, {"COLUMNS": "80"}):
+            day = f"{datetime.now(timezone.utc):%Y-%m-%d}"
+            events = [(day, name, cost) for name, cost in zip(self.NAMES, costs, strict=True)]
+            self.ledger(here, *events)
+            said = here.line(line, tty=tty, NO_COLOR="1", PERPLEXITY_BUDGET_DAILY_USD="5")
+        return said.out.splitlines()
 
     def test_a_terminal_gets_a_bar_for_each_group_on_one_scale_within_80_columns(self) -> None:
-        lines = self.shown(tty=True)
-        self.assertEqual(lines[0], "Spent in all projects: $3.00, 123456 calls, 1 error, 2 tokens")
-        self.assertEqual([line.count("\u2588") for line in lines[3:7]], [20, 10, 1, 0])
+        lines = self.shown("usage --group-by project", tty=True)
+        self.assertEqual(lines[0], "Spent in all projects: $3.00, 4 calls, 8 tokens")
+        self.assertEqual(lines[-5].split(), ["project", "cost", "calls", "errors"])
+        self.assertEqual([line.count("\u2588") for line in lines[-4:]], [20, 10, 1, 0])
         self.assertLessEqual(max(map(pro.width_of, lines)), 80)
-        with console() as here:
-            here.line("search q")
-            said = here.line("usage", tty=True)
-        self.assertRegex(said.out, "perplexity_search +" + "\u2588" * 20)
 
     def test_a_terminal_and_a_pipe_tell_the_same(self) -> None:
-        terminal, pipe = self.shown(tty=True), self.shown(tty=False)
-        self.assertIn("perplexity_research\t123456\t1\t2\t1", pipe)
-        self.assertIn("total\t123456\t1\t2\t3.000000001", pipe)
-        self.assertIn("cap: A\t2.5\t0.06\t2.44\t5", pipe)
-        self.assertIn("A, $5.00 a day: $2.50 spent, $0.06 reserved, $2.44 left", terminal)
-        self.assertEqual(terminal[2].split(), ["tool", "cost", "calls", "errors"])
+        terminal, pipe = (self.shown("usage --group-by project", tty=tty) for tty in (True, False))
+        self.assertIn("research\t1\t0\t2\t1", pipe)
+        self.assertIn("total\t4\t0\t8\t3.000000001", pipe)
+        self.assertRegex("\n".join(pipe), r"cap: .*\t3.000000001\t0\t1.999999999\t5")
+        self.assertIn(", $5.00 a day: $3.00 spent, $0.00 reserved, $2.00 left", " ".join(terminal))
 
     def test_a_cap_that_is_used_up_is_told_with_its_amounts(self) -> None:
         with console() as here:
@@ -581,17 +568,16 @@ class Usage(unittest.TestCase):
                 self.assertIn("perplexity_search", here.line("usage", tty=tty).out)
 
     def test_each_day_of_the_span_has_a_row(self) -> None:
-        group = self.result()["groups"][0]
-        days = [{**group, "key": day} for day in ("2026-11-25", "2026-11-30")]
-        more = {"group_by": "day", "groups": days, "groups_truncated": False, "since": None}
-        result = {**self.result(), **more, "until": None}
-        keys = [f"2026-11-{day}" for day in range(25, 31)]
-        self.assertEqual([row["key"] for row in pro.spending(result)], keys)
-        for text in (pro.usage_csv(result), pro.usage_page([result])):
-            self.assertIn("2026-11-27", text)
-        self.assertTrue(any("2026-11-27" in line for line in self.shown(tty=True, **result)))
-        result.update(since="2026-11-24", until="2026-12-01")
-        self.assertEqual(len(pro.spending(result)), 8)
+        with console() as here:
+            self.ledger(here, ("2026-11-25", "p", 9), ("2026-11-30", "p", 9))
+            span = "--since 2026-11-24 --until 2026-12-01"
+            days = [f"2026-11-{day}" for day in range(24, 31)]
+            for tty in (False, True):
+                for more, expected in (("", days[1:]), (span, [*days, "2026-12-01"])):
+                    out = here.line(f"usage --group-by day {more}", tty=tty, NO_COLOR="1").out
+                    self.assertEqual(re.findall(r"(?m)^2026-\d\d-\d\d", out), expected)
+            for form in ("--group-by day --csv", "--html -"):
+                self.assertIn("2026-11-27", here.line(f"usage {form}").out)
 
     def test_csv_holds_every_group(self) -> None:
         with console() as here:
@@ -614,7 +600,16 @@ class Usage(unittest.TestCase):
         self.assertNotRegex(page, r"(?i)<script|<link|<img|\son\w+=|src=|href=|url\(|@import")
 
     def test_names_cannot_break_out_of_the_page(self) -> None:
-        page = pro.usage_page([self.result()])
+        with console() as here:
+            self.ledger(here)
+            path = Path(here.folder, "data", pro.DATABASE)
+            with contextlib.closing(sqlite3.connect(path)) as db, db:
+                db.execute(
+                    "INSERT INTO usage_events (created_at, tool, api, status, cost_nano_usd, "
+                    "cost_source) VALUES ('2026-11-25 12:00:00', ?, 'agent', 'ok', 1, 'reported')",
+                    [self.NAMES[2]],
+                )
+            page = here.line("usage --html -").out
         self.assertIn("&lt;b&gt;&amp;", page)
         self.assertNotIn("<b>", page)
         self.assertNotIn("\u202e", page)
