@@ -4644,9 +4644,6 @@ def _filters(args: Any) -> dict[str, Json]:
     )
 
 
-SEARCH_ARGUMENTS = ("domains", "recency", "after", "before", "country", "max_results")
-
-
 def agent_body(
     args: Any, model: str | None, asked: Json, *, previous: str | None = None, keep: bool = False
 ) -> dict[str, Json]:
@@ -4662,7 +4659,8 @@ def agent_body(
     )
     without_search = getattr(args, "search", None) is False
     if without_search and narrowed:
-        given = (name for name in SEARCH_ARGUMENTS if getattr(args, name, None))
+        names = ("domains", "recency", "after", "before", "country", "max_results")
+        given = (name for name in names if getattr(args, name, None))
         raise invalid("search", f"false cannot be combined with {' and '.join(given)}.")
     if without_search and model is None:
         raise invalid("search", "false cannot be combined with depth: a depth always searches.")
@@ -4781,18 +4779,12 @@ def without_reasoning(text: str) -> tuple[str, str | None]:
     return answer, None
 
 
-_SOURCE_LISTS = {
-    "search_results": "results",
-    "people_search_results": "results",
-    "fetch_url_results": "contents",
-}
-
-
 def _pages_in(item: Json) -> Iterator[dict[str, Json]]:
     """Every page that an item of a run's output names."""
-    kind = text_in(item, "type") or ""
-    listed = list_in(item, _SOURCE_LISTS.get(kind, ""))
-    yield from (page for page in listed if isinstance(page, dict))
+    kind = text_in(item, "type")
+    name = "contents" if kind == "fetch_url_results" else "results"
+    if kind in {"search_results", "people_search_results", "fetch_url_results"}:
+        yield from (page for page in list_in(item, name) if isinstance(page, dict))
     if kind == "finance_results":
         for found in list_in(item, "results"):
             yield from ({"url": url} for url in list_in(found, "sources"))
@@ -5249,12 +5241,6 @@ def checked_state(state: Json) -> Json:
 # Tokenizers cut a text into pieces before anything else: a word with the mark before it, every
 # digit by itself, a few marks together, a line break with its indent. Longer words fall apart.
 _PIECE = pattern(rb"[^\w\s]?[A-Za-z]{1,8}|[0-9_]|[^\w\s]{1,3}|\n\s*")
-_TOKENS_PER_PIECE = 0.9
-_PROSE_CHARS_PER_TOKEN = 4.34
-_TOKENS_PER_LETTER = 0.46  # beyond ASCII: measured 0.46 for Chinese, 0.44 for Devanagari
-_TOKENS_PER_RARITY = 2.6  # beyond U+FFFF: emoji
-_TOKENS_PER_QUESTION = 92
-_TOKENS_PER_REQUEST = 24
 
 
 def token_estimate(text: str) -> int:
@@ -5267,15 +5253,15 @@ def token_estimate(text: str) -> int:
     plain_bytes = text.encode("ascii", "ignore")
     rare = len(re.findall("[\U00010000-\U0010ffff]", text))
     letters = len(text) - len(plain_bytes) - rare
-    pieces = len(_PIECE.findall(plain_bytes)) * _TOKENS_PER_PIECE
-    tokens = max(pieces, len(plain_bytes) / _PROSE_CHARS_PER_TOKEN)
-    return int(tokens + letters * _TOKENS_PER_LETTER + rare * _TOKENS_PER_RARITY) + 1
+    tokens = max(len(_PIECE.findall(plain_bytes)) * 0.9, len(plain_bytes) / 4.34)
+    # Letters beyond ASCII: measured 0.46 tokens for Chinese, 0.44 for Devanagari; emoji 2.6.
+    return int(tokens + letters * 0.46 + rare * 2.6) + 1
 
 
 def decision_tokens(state: int, tiles: int, part: Mapping[str, Mapping[str, Json]]) -> int:
     """About how many tokens one request is; refused from what the model can read. A tile is one."""
     words = sum(token_estimate(json_text(list(question.values()))) for question in part.values())
-    asked = _TOKENS_PER_REQUEST + _TOKENS_PER_QUESTION * len(part) + words
+    asked = 24 + 92 * len(part) + words  # as measured
     total = state + tiles + asked
     if total >= MAX_STATE_TOKENS:
         raise invalid(
@@ -5316,7 +5302,6 @@ def _png_size(data: bytes) -> tuple[int, ...]:
 
 _SEGMENT = pattern(rb"\xff+[\x02-\xcf\xdb-\xfe](..)", re.DOTALL)
 _FRAME = pattern(rb"\xff+[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf](..).(..)(..)", re.DOTALL)
-_MAX_SEGMENTS = 10_000  # before the frame; photographs have some twenty
 
 
 def _jpeg_size(data: bytes) -> tuple[int, ...]:
@@ -5325,7 +5310,7 @@ def _jpeg_size(data: bytes) -> tuple[int, ...]:
     Markers without a length, and the picture's data, can only come after it.
     """
     at = 2
-    for _ in range(_MAX_SEGMENTS):
+    for _ in range(10_000):  # photographs have some twenty before the frame
         segment, frame = _SEGMENT.match(data, at), _FRAME.match(data, at)
         if not segment:
             break
@@ -5417,9 +5402,7 @@ def state_with(state: Json, urls: Sequence[str]) -> Json:
 
 def _number_in(value: Json, high: float) -> float | None:
     """A number from 0 to a bound; one that misses it by a hair counts as the bound."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    if not -_TOLERANCE <= value <= high + _TOLERANCE:
+    if type(value) not in (int, float) or not -_TOLERANCE <= value <= high + _TOLERANCE:
         return None
     return min(max(float(value), 0.0), high)
 
