@@ -2917,33 +2917,18 @@ def search_usage(search_type: str) -> Usage:
     return Usage(**_computed(1, SEARCH_PRICES.get(search_type)))
 
 
-def decisions_usage(body: Json, model: str) -> Usage:
-    """Usage of a decision: priced per input token; an unknown model has an unknown cost."""
+def token_usage(body: Json, price_nano: int | None) -> Usage:
+    """Usage of what is billed by its input tokens: as reported, else at the documented price."""
     usage = object_in(body, "usage")
-    tokens, output = _figure(usage.get("input_tokens")), _figure(usage.get("output_tokens"))
-    computed = _computed(tokens, DECIDER_PRICES.get(model))
-    return Usage(
-        input_tokens=tokens,
-        output_tokens=output,
-        total_tokens=None if tokens is None else _figure(tokens + (output or 0)),
-        input_cost_nano=computed.get("cost_nano"),
-        usage_json=_kept_json(usage),
-        **computed,
-    )
-
-
-def embeddings_usage(body: Json, model: str) -> Usage:
-    """Usage of an embedding: as reported, else computed from the documented price."""
-    usage = object_in(body, "usage")
-    tokens, billed = _figure(usage.get("prompt_tokens")), _billed(usage)
+    tokens = _figure(usage.get("input_tokens", usage.get("prompt_tokens")))
+    output, total = _figure(usage.get("output_tokens")), _figure(usage.get("total_tokens"))
+    if total is None and tokens is not None:
+        total = _figure(tokens + (output or 0))
+    billed, paid = _billed(usage), nano_of(object_in(usage, "cost").get("input_cost"))
     if billed["cost_nano"] is None:
-        billed.update(_computed(tokens, EMBED_PRICES.get(model)))
-    return Usage(
-        input_tokens=tokens,
-        total_tokens=_figure(usage.get("total_tokens")),
-        input_cost_nano=nano_of(object_in(usage, "cost").get("input_cost")),
-        **billed,
-    )
+        billed.update(_computed(tokens, price_nano))
+        paid = billed["cost_nano"]
+    return Usage(tokens, output, total, input_cost_nano=paid, **billed)
 
 
 def usage_sum(usages: Sequence[Usage]) -> Usage:
@@ -3811,10 +3796,8 @@ def _safe(value: Json) -> Json:
     """A value as SQLite can hold it: what it cannot hold becomes NULL, half characters a mark."""
     if isinstance(value, str):
         return value if value.isascii() else without_surrogates(value)
-    if isinstance(value, int):
+    if isinstance(value, (int, float)):
         return value if abs(value) <= LARGEST else None
-    if isinstance(value, float):
-        return value if value - value == 0 else None
     return value if isinstance(value, bytes) else None
 
 
@@ -8691,7 +8674,7 @@ def decision_plan(
     def read(reply: Reply) -> ParsedReply:
         answered = one_line(text_in(reply.body, "model") or model, MAX_MODEL_CHARS)
         # No request id: a ledger row with an id that was seen before would count as a repetition.
-        usage = decisions_usage(reply.body, answered)
+        usage = token_usage(reply.body, DECIDER_PRICES.get(answered))
         return billed_reply(lambda: read_decisions(reply.body, questions), usage, answered)
 
     return RequestPlan(
@@ -8955,7 +8938,7 @@ def _embed_plan(texts: list[str], names: Sequence[str], combination: Combination
     body = {"model": model, "input": texts, "encoding_format": f"base64_{encoding}"}
 
     def read(reply: Reply) -> ParsedReply:
-        usage = embeddings_usage(reply.body, model)
+        usage = token_usage(reply.body, EMBED_PRICES.get(model))
         return billed_reply(lambda: read_vectors(reply.body, names, combination), usage)
 
     return RequestPlan(

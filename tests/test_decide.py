@@ -879,7 +879,7 @@ class Replies(unittest.TestCase):
                         answers, _ = pro.read_decisions(reply, asked)
                     except pro.ToolError:
                         continue
-                    pro.decisions_usage(reply, "pplx-decider-v1.2")
+                    pro.token_usage(reply, pro.DECIDER_PRICES["pplx-decider-v1.2"])
                     self.assertIsInstance(pro.decisions_text(answers), str)
                     json.dumps(pro.jsonable(answers), allow_nan=False)
 

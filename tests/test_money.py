@@ -180,6 +180,14 @@ class AgentUsage(unittest.TestCase):
         self.assertEqual(usage, pro.Usage(total_tokens=1))
 
 
+def decided(body: Any, model: str) -> pro.Usage:
+    return pro.token_usage(body, pro.DECIDER_PRICES.get(model))
+
+
+def embedded(body: Any, model: str) -> pro.Usage:
+    return pro.token_usage(body, pro.EMBED_PRICES.get(model))
+
+
 class OtherUsage(unittest.TestCase):
     def test_a_search_is_one_unit_at_the_documented_price(self) -> None:
         for kind, nano in (("fast", 1_000_000), ("web", 5_000_000)):
@@ -195,7 +203,7 @@ class OtherUsage(unittest.TestCase):
     def test_a_decision_is_priced_by_its_input_tokens(self) -> None:
         body = {"usage": {"input_tokens": 114, "output_tokens": 3}}
         for model, nano in (("pplx-decider-v1.1-27b", 2280), ("pplx-decider-flash-v1.2", 1140)):
-            usage = pro.decisions_usage(body, model)
+            usage = decided(body, model)
             self.assertEqual((usage.cost_nano, usage.cost_source), (nano, "computed"))
             self.assertEqual((usage.input_tokens, usage.output_tokens), (114, 3))
             self.assertEqual(usage.total_tokens, 117)
@@ -208,23 +216,23 @@ class OtherUsage(unittest.TestCase):
             ("114", "pplx-decider-v1.1-27b"),
             (LARGEST, "pplx-decider-v1.1-27b"),
         ):
-            usage = pro.decisions_usage({"usage": {"input_tokens": tokens}}, model)
+            usage = decided({"usage": {"input_tokens": tokens}}, model)
             self.assertEqual((usage.cost_nano, usage.cost_source), (None, "none"))
             self.assertIsNone(usage.price_table)
-        usage = pro.decisions_usage({"usage": {"input_tokens": LARGEST, "output_tokens": 1}}, "")
+        usage = decided({"usage": {"input_tokens": LARGEST, "output_tokens": 1}}, "")
         self.assertIsNone(usage.total_tokens)
 
     def test_an_embedding_costs_what_is_reported_else_what_is_documented(self) -> None:
         cost = {"input_cost": 4.56e-7, "total_cost": 4.56e-7, "currency": "USD"}
         body: Any = {"usage": {"prompt_tokens": 114, "total_tokens": 114, "cost": cost}}
-        usage = pro.embeddings_usage(body, "pplx-embed-v1-4b")
+        usage = embedded(body, "pplx-embed-v1-4b")
         self.assertEqual((usage.cost_nano, usage.cost_source), (456, "reported"))
         self.assertEqual((usage.input_cost_nano, usage.price_table), (456, None))
         self.assertEqual((usage.input_tokens, usage.total_tokens), (114, 114))
         for broken in (None, {}, {**cost, "currency": "EUR"}, {**cost, "total_cost": "1"}):
             body["usage"]["cost"] = broken
             for model, nano in (("pplx-embed-v1-0.6b", 456), ("pplx-embed-v1-4b", 3420)):
-                usage = pro.embeddings_usage(body, model)
+                usage = embedded(body, model)
                 self.assertEqual((usage.cost_nano, usage.cost_source), (nano, "computed"))
                 self.assertEqual(usage.price_table, pro.PRICES_AS_OF)
 
@@ -235,9 +243,9 @@ class OtherUsage(unittest.TestCase):
             ({}, "pplx-embed-v1-4b"),
             (None, "pplx-embed-v1-4b"),
         ):
-            usage = pro.embeddings_usage(body, model)
+            usage = embedded(body, model)
             self.assertEqual((usage.cost_nano, usage.cost_source), (None, "none"))
-        usage = pro.embeddings_usage({"usage": {"prompt_tokens": LARGEST}}, "pplx-embed-v1-4b")
+        usage = embedded({"usage": {"prompt_tokens": LARGEST}}, "pplx-embed-v1-4b")
         self.assertEqual((usage.cost_nano, usage.cost_source), (None, "none"))
 
 
