@@ -7747,15 +7747,14 @@ class ChatArgs(RunArgs):
     replay: Annotated[bool, Arg("send: whole history again (billed), if continuing failed")] = False
     limit: Annotated[
         int | None,
-        Arg(
-            "list: chats (default 20, most 100); read: last messages (default 50)", low=1, high=200
-        ),
+        Arg("list: chats (default 20, max 100); read: last messages (default 50)", low=1, high=200),
     ] = None
     before_id: Annotated[int | None, Arg("read: messages older than this message id", low=1)] = None
     offset: Annotated[
         int, Arg("list: chats to skip; read of one message (limit 1): characters to skip", low=0)
     ] = 0
     confirm: Confirm = False
+    project: Annotated[str, _project("The chat's project")] = DEFAULT_PROJECT
 
 
 class ChatResult(RunAnswer):
