@@ -7548,7 +7548,7 @@ def made(call: Call, args: Any, **values: Any) -> Any:
     return call.declared.handler.__annotations__["return"](**{**common, **values})
 
 
-def listed(call: Call, args: Any, result: R, part: str) -> R:
+def paged(call: Call, args: Any, result: R, part: str) -> R:
     """As much of a list as fits, from the offset on, and the call that goes on from there."""
     rest = functools.partial(again, call.declared.word, args)
     return fitted(result, part, call.settings.max_result_chars, rest, at=args.offset)
@@ -7900,7 +7900,7 @@ def _list_chats(call: Call, args: ChatArgs) -> ChatResult:
         rows, total = list_chats(db, owner, args.limit or 20, args.offset)
     about = {"chats_total": total, "truncated": False}
     result: ChatResult = made(call, args, action="list", chats=rows, **about)
-    return listed(call, args, result, "chats")
+    return paged(call, args, result, "chats")
 
 
 def _read_chat(call: Call, args: ChatArgs) -> ChatResult:
@@ -8424,7 +8424,7 @@ def _list_jobs(call: Call, args: JobsArgs) -> JobsResult:
     about: dict[str, Json] = {"jobs_total": total, "truncated": False}
     about["not_refreshed"] = missed if args.refresh else None
     result: JobsResult = made(call, args, action="list", jobs=shown, **about)
-    return listed(call, args, result, "jobs")
+    return paged(call, args, result, "jobs")
 
 
 # ---- search
@@ -9303,8 +9303,7 @@ def do_models(call: Call, args: ModelsArgs) -> ModelsResult:
         warnings=[*call.settings.warnings, *call.warnings],
         models_total=len(found),
     )
-    rest = functools.partial(again, "models", args)
-    return fitted(result, "models", call.settings.max_result_chars, rest, at=args.offset)
+    return paged(call, args, result, "models")
 
 
 # ---- projects
@@ -9440,8 +9439,7 @@ def do_projects(call: Call, args: ProjectsArgs) -> ProjectsResult:
         found = list_projects(db)
     shown = found[args.offset :]
     result = ProjectsResult(action="list", projects=shown, projects_total=len(found))
-    rest = functools.partial(again, "projects", args)
-    return fitted(result, "projects", call.settings.max_result_chars, rest, at=args.offset)
+    return paged(call, args, result, "projects")
 
 
 # ---- usage
