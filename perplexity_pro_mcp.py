@@ -9368,7 +9368,7 @@ def _delete(call: Call, name: str) -> ProjectsResult:
         "again, and what they cost is recorded. perplexity_jobs cancel stops a run."
     )
     what = (
-        f"Deleting project {name!r} removes its chats, jobs and vectors and cannot be undone; "
+        f"Deleting project {name!r} removes chats, jobs, vectors and caps. This cannot be undone; "
         f"spend history is kept.{f' {note}' if running else ''}"
     )
     if not call.confirmed(f"{what} Delete it?"):
@@ -12142,8 +12142,8 @@ MAX_FILLED_DAYS = 366
 
 STATUSES = (
     (0, "done; also when a reader such as head closes the pipe early"),
-    (1, "the tool refused or failed, or the output could not be written"),
-    (2, "the command line is wrong; nothing was set up, stored or sent"),
+    (1, "the tool refused a value or failed, or the output could not be written"),
+    (2, "the words cannot be understood; nothing was set up, stored or sent"),
     (3, "authentication: no key, or Perplexity refuses it"),
     (4, "budget_exceeded: a spend cap would be passed"),
     (5, "still running; standard error names the job and how to read it"),
@@ -13150,6 +13150,8 @@ def _error_line(order: ParsedCommand, ended: _Watch, screen: Screen) -> str:
         near = nearest(depth, depths)
         message += f" Did you mean {near}?" if near else ""
     advice = _ADVICE.get(kind, "").format(program=PROGRAM, word=order.declared.word)
+    if ended.call.settings.problems and kind == "invalid_request":
+        advice = f"See {PROGRAM} help settings."
     is_ours = order.declared.word != "computer"  # which has an account in place of a key
     if is_ours and kind == "authentication" and find_key(ended.call.settings).key is None:
         advice = NO_KEY
@@ -13756,7 +13758,7 @@ _COMPUTER: dict[str, tuple[str, tuple[str, ...], str]] = {  # words, flags and e
     "login": ("", ("no_browser",), "sign in with a browser"),
     "status": ("", (), "say where you are signed in"),
     "logout": ("", (), "forget the sign-in, here and there"),
-    "tools": ("", (), "list the tools of Computer"),
+    "tools": ("", ("json",), "list the tools of Computer"),
     "read": ("THREAD_ID", _PRINTING, "show what was said in a thread"),
     "call": ("TOOL", (*_PRINTING, "args_json"), "call one of these tools"),
     "upload": ("FILE", ("json",), "upload any file; prints its address, for attachment_urls"),
@@ -13825,6 +13827,8 @@ def run_computer(words: Sequence[str], scene: Context) -> int | str:
         return f"Signed in at {made.issuer} for {made.resource}.\n"
     if action == "tools":
         known = Computer(settings).tools_now().values()
+        if "json" in flags:
+            return escaped_json([tool.entry for tool in known if tool.entry], 1) + "\n"
         rows = [(tool.name, one_line(tool.description, 200)) for tool in known]
         screen.show(table_text(("tool", "what it does"), rows, screen))
         return 0
@@ -14526,8 +14530,10 @@ _perplexity_pro() {
   local line word="${COMP_WORDS[COMP_CWORD]}"
   COMPREPLY=()
   while IFS= read -r line; do
+    case "$line" in -*) [[ $word == -* ]] || continue ;; esac
     case "$line" in "") ;; "$word"*) COMPREPLY+=("$line") ;; esac
   done <<< "$(perplexity-pro completion -- "${COMP_WORDS[@]:1:$((COMP_CWORD-1))}" 2> /dev/null)"
+  case "$word" in @*) mapfile -t COMPREPLY < <(compgen -P @ -f -- "${word#@}") ;; esac
 }
 complete -o default -F _perplexity_pro perplexity-pro
 """,
@@ -14581,12 +14587,13 @@ def _offers(words: Sequence[str], settings: Settings) -> Iterable[str]:
             return known_projects(settings)
         return closed.get(field.name, field.shape.choices)
     actions = [name for field in fields if field.is_action for name in field.shape.choices]
+    own = COMMANDS[word].words if word in COMMANDS else ()
+    own = () if {*own, *actions}.intersection(words[1:]) else (*own, *actions)
     if word == "projects" and last in {"delete", "budget"}:
         return known_projects(settings)
     if word == "help":
         return [*COMMANDS, *COMMANDS[word].words]
-    own = COMMANDS[word].words if word in COMMANDS else ()
-    return [*own, *actions, *(flag for field in fields for flag in flags_of(field))]
+    return [*own, *(flag for field in fields for flag in flags_of(field))]
 
 
 # ---- One command line

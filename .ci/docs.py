@@ -195,7 +195,9 @@ def clients() -> str:
             added = pro.shell_command(client, launch)
             here = f"into {where}" if where else "run it in a shell"
             run = f"; or run `{added}`" if added and added != text else ""
-            moved = f" (below `${client.moved}` where that is set)" if client.moved else ""
+            shared = client.files.startswith("cwd")
+            moved = f" (below `${client.moved}` where that is set)" * bool(client.moved)
+            moved = " of one folder, and agree there to its use" if shared else moved
             lines.append(f"- {client.title}: {here}{moved}{run}")
         lines += ["", "```", text, "```"]
     lines += ["", LAST.format(limits=table(LIMITS[0], LIMITS[1:]))]

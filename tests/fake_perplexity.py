@@ -1880,7 +1880,7 @@ def _run_command(command: Sequence[str], variables: dict[str, str]) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Serve a command, or whoever comes until Ctrl-C."""
     if arguments[:1] in (["-h"], ["--help"]):
-        print("usage: fake_perplexity.py [-- COMMAND WORDS…]")
+        print("usage: fake_perplexity.py [-- COMMAND WORDS…], such as -- bash to try all in")
         return 0
     command = arguments[1:] if arguments[:1] == ["--"] else arguments
     with tempfile.TemporaryDirectory() as folder, FakePerplexity() as fake:

@@ -751,6 +751,7 @@ class Statuses(unittest.TestCase):
                 here, "ask q", 1, "perplexity-pro ask: PERPLEXITY_", PERPLEXITY_BASE_URL="ftp://x"
             )
             self.assertNotIn("client", said)
+            self.assertIn("perplexity-pro help settings", said)
 
     def test_flags_are_named_as_they_were_typed(self) -> None:
         lines = {
@@ -1688,6 +1689,10 @@ class Completion(unittest.TestCase):
             ("",): set(pro.COMMANDS),
             ("ch",): {"chat"},
             ("chat", "s"): {"send"},
+            ("jobs", ""): {"list", "status", "result", "cancel"},
+            ("jobs", "result", ""): set(),
+            ("ask", "-m", ""): set(),
+            ("ask", "--recency", "=", "m"): {"month"},
             ("ask", "--max"): {"--max-results", "--max-output-tokens"},
             ("ask", "--recency", "w"): {"week"},
             ("ask", "--output", ""): set(),
