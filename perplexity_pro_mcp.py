@@ -12556,7 +12556,10 @@ def spoken(sentence: str) -> str:
         if found[2]:
             with contextlib.suppress(ValueError, RecursionError, AttributeError):
                 arguments, end = json.JSONDecoder().raw_decode(sentence, found.end() - 1)
-                words = words_of(declared, arguments)
+                given = {
+                    n: v for n, v in arguments.items() if v != DEFAULT_PROJECT or n != "project"
+                }
+                words = words_of(declared, given)
         pieces += [sentence[at : found.start()], f"{PROGRAM} {shlex.join(words)}"]
         at = end
     return "".join([*pieces, sentence[at:]])

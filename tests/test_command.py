@@ -358,6 +358,15 @@ class Showing(unittest.TestCase):
 
     def test_calls_to_repeat_are_shown_as_command_lines(self) -> None:
         with console() as here:
+            here.line("research again")
+            for more, end in (
+                ("", "list --refresh\n"),
+                ("-p new", "list --refresh --project=new\n"),
+            ):
+                here.line(f"research again {more}")
+                said = here.line(f"jobs list {more}")
+                self.assertIn(f"perplexity-pro jobs {end}", said.err)
+        with console() as here:
             said = here.line("research 'what now' -o 'my report.md' --project default")
             self.assertTrue(
                 said.err.startswith(
