@@ -10864,7 +10864,8 @@ class Computer:
         """End the sessions, if that takes no time."""
         made = signed_in(self.settings) if self._sessions else None
         hasty = Computer(self.settings._replace(connect_timeout_s=0.5))
-        for session in [*self._sessions.values()] if made else []:
+        lasts = made is not None and made.expires_at > time.time() + _EARLY_S
+        for session in [*self._sessions.values()] if lasts else []:
             with contextlib.suppress(ToolError), hasty.exchange(session, "DELETE"):
                 pass
 
@@ -10899,7 +10900,7 @@ class Computer:
                 look=look,
             )
             with opened(self.settings, outgoing) as response:
-                if made and response.status == 401 and not refused:
+                if made and response.status == 401 and not refused and method != "DELETE":
                     refused = made.access  # it came before anything happened: once more
                     continue
                 if made and not 200 <= response.status < 300:
@@ -11271,11 +11272,9 @@ _STEPS = {  # what comes after an event, or after a tool
     "complete, input_required": f"The answer waits for the user: ask, then {_GO_ON}.",
     "error": f"The task failed; read why. To try again, {_GO_ON} and new instructions.",
     "cancelled": f"The task was cancelled. Start a new one, or {_GO_ON} and new instructions.",
-    "sleep": "Nothing to do: the task goes on by itself at {wake_at}. To look, call read_thread "
-    "with {thread}; send no message for that.",
+    "sleep": "It goes on by itself at {wake_at}; to look, call read_thread with {thread}.",
     "waiting": f"The task waits for something outside. When it may go on, {_GO_ON}.",
-    "ask_user_question": "Ask the user, then call answer_question with {thread}, answers (each "
-    "question with its answer){follow}.",
+    "ask_user_question": "Ask the user, then call answer_question with {thread}, answers{follow}.",
     "confirm_action": "Ask the user and never decide alone, then call confirm_action_approve or "
     "confirm_action_deny with {thread}, result (the reason){follow}.",
     "auth_required": "Have the user open {auth_url}, then call notify_connected with {thread} and "
@@ -11283,8 +11282,7 @@ _STEPS = {  # what comes after an event, or after a tool
     "interaction_required": f"Have the user open {{url}} and complete it there, then {_GO_ON}.",
     "two_factor_required": f"Have the user do what the text says, then {_GO_ON}.",
     "insufficient_credits": f"The task stopped for lack of credits: {{pay}}, then {_GO_ON}.",
-    "insufficient_credits, not sent": "Nothing was sent for lack of credits: {pay}, then send the "
-    "message again.",
+    "insufficient_credits, not sent": "Nothing was sent, for lack of credits: {pay}, then send it.",
     "access_denied": "This account may not use Computer; an organization's administrator can help.",
     "timeout": "The task goes on. To see how far it is, call read_thread with {thread}; "
     "call_perplexity_computer would send it another message.",
@@ -11293,8 +11291,7 @@ _STEPS = {  # what comes after an event, or after a tool
     "request.answer_submission_uuid as followup_uuid. Idle does not prove that the task is done.",
     "list_thread_assets": "perplexity_computer_file (download, thread_id, asset_id) saves one.",
     "create_asset_download": "It soon stops working; perplexity_computer_file saves the file.",
-    "create_attachment_upload": "perplexity_computer_file uploads a local file in one call; pass "
-    "its attachment_url in attachment_urls.",
+    "create_attachment_upload": "perplexity_computer_file uploads a local file in one call.",
 }
 _HTTPS = r"https://[\x21-\x7e]{1,2000}"
 

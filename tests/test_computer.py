@@ -815,6 +815,16 @@ class Serving(unittest.TestCase):
             after = [s for s in made.fake.seen if s.method == "DELETE"]
             self.assertEqual(len(after), before + 1)
 
+    def test_a_token_that_has_ended_is_not_refreshed_for_a_goodbye(self) -> None:
+        with bridge() as made:
+            session = self.session(made)
+            session.send(self.call(1, SENDING, message="x"))
+            session.receive()
+            kept = json.dumps({**made.kept(), "expires_at": 0})
+            (made.data / "computer.json").write_text(kept, "utf-8")
+            session.end()
+            self.assertEqual(len(made.fake.asked("/token")), 1)
+
     def test_the_tools_that_settings_choose_are_offered(self) -> None:
         with bridge() as made:
             for words, there, absent in (
