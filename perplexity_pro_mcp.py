@@ -10459,7 +10459,7 @@ def leave(status: int) -> NoReturn:
 # becomes of its answer; a refresh token is spent once, by a lock that all processes share. Tokens
 # go to their own issuer and resource only; the API key goes to neither.
 # Touches a listener on 127.0.0.1 and the browser, both in `computer login` only; files through
-# chapter 5, requests through chapter 6, and threads for the listener and for a list fetched anew.
+# chapter 5, requests through chapter 6, threads through chapter 11.
 
 _SIGN_IN, _LIST, _LOCK = "computer.json", "computer-tools.json", "computer.lock"
 _LIST_LIFE_S, _LOGIN_S = 3600.0, 300.0
@@ -10566,7 +10566,7 @@ def _discovered(settings: Settings) -> tuple[dict[str, Json], str]:
     """The authorization server's metadata, checked, and the scope to ask for."""
     from urllib.parse import urlsplit
 
-    with Computer(settings).exchange(None, "POST", _hello({})) as (response, _):
+    with Computer(settings).exchange(None, "POST", _hello({})) as response:
         header = response.headers["WWW-Authenticate"] or ""
     if response.status != 401:
         raise _broken(f"Computer answered HTTP {response.status} instead of asking for a sign-in")
@@ -10839,7 +10839,7 @@ def _revoked(settings: Settings, made: SignIn) -> bool:
 
 # ---- Speaking to the remote
 
-_Headers = Mapping[str, str]  # of a session; with a token they are the way to the remote
+_Headers = Mapping[str, str]  # of a session
 
 
 def _hello(abilities: dict[str, Json]) -> dict[str, Json]:
@@ -10857,6 +10857,7 @@ class Computer:
         self._ids = iter(range(1, sys.maxsize))
         # By the modes in which the remote may ask the user something.
         self._sessions: dict[tuple[str, ...], _Headers] = {}
+        self._secrets: set[str] = set()  # tokens of this process, never to be shown
         self._stamp: tuple[int, ...] = (0, 0)  # of files that are not there
         self._listed_at, self._tools, self._is_in = 0.0, dict[str, Tool](), False
 
@@ -10876,20 +10877,20 @@ class Computer:
         method: str,
         body: Json = None,
         look: Callable[[], None] | None = None,
-    ) -> Iterator[tuple[Any, SignIn | None]]:
-        """The open reply to a message, or to none, and the sign-in; without a session not even a
-        token is sent, and any status is a reply.
+    ) -> Iterator[Any]:
+        """The open reply to a message, or to none; without a session not even a token is sent, and
+        any status is a reply.
         """
-        for flaw in (
-            one for one in self.settings.problems if one.startswith("PERPLEXITY_COMPUTER")
-        ):
-            raise ToolError("invalid_request", flaw)  # of its address: no other one is meant
+        flaws = [one for one in self.settings.problems if one.startswith("PERPLEXITY_COMPUTER")]
+        if flaws:
+            raise ToolError("invalid_request", flaws[0])  # of its address: no other one is meant
         both = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
         made, refused = None, ""
         while True:
             if session is not None:
                 made = usable_sign_in(self.settings, refused)
                 both["Authorization"] = f"Bearer {made.access}"
+                self._secrets.update((made.access, made.refresh))
             outgoing = Outgoing(
                 method,
                 url=self.settings.computer_url,
@@ -10905,7 +10906,7 @@ class Computer:
                     continue
                 if made and not 200 <= response.status < 300:
                     raise _status_error(response.status, response.headers["Retry-After"])
-                yield response, made
+                yield response
                 return
 
     def _tell(self, session: _Headers, **body: Json) -> None:
@@ -10942,9 +10943,9 @@ class Computer:
     def _begun(self, modes: tuple[str, ...]) -> _Headers:
         """The headers of a new session."""
         asks: dict[str, Json] = {"elicitation": {mode: {} for mode in modes}} if modes else {}
-        with self.exchange({}, "POST", _hello(asks)) as (response, made):
+        with self.exchange({}, "POST", _hello(asks)) as response:
             number = response.headers["Mcp-Session-Id"] or ""
-            reply = next((m for m in _messages(response, [], made) if m.get("id") == 0), {})
+            reply = next((m for m in self._messages(response, []) if m.get("id") == 0), {})
         version = text_in(object_in(reply, "result"), "protocolVersion")
         if version not in LEGACY_VERSIONS:
             raise _broken("Perplexity Computer speaks no version of the protocol known here")
@@ -10962,8 +10963,8 @@ class Computer:
         for method, body in (("POST", request), ("GET", None)):
             last = {} if body else {"Last-Event-ID": numbers[-1]}
             try:
-                with self.exchange({**session, **last}, method, body, look) as (response, made):
-                    for message in _messages(response, numbers, made):
+                with self.exchange({**session, **last}, method, body, look) as response:
+                    for message in self._messages(response, numbers):
                         ours = message.get("id", 0) in (request["id"], None)  # null: it named none
                         if ours and "method" not in message:
                             return message
@@ -10982,16 +10983,32 @@ class Computer:
                 break
         raise lost
 
+    def _messages(self, response: Any, numbers: list[str]) -> Iterator[dict[str, Json]]:
+        """The messages of a reply, one object or a stream of them, without hidden characters, keys
+        and tokens at any depth; notes the ids of events.
+        """
+        found: Iterable[Json] = read_events(iter(response.readline, b""), numbers)
+        if "event-stream" not in (response.headers["Content-Type"] or "").lower():
+            try:
+                found = [read_json(response.read())]
+            except ValueError:
+                words = "Computer, or a gateway before it, answered with something that is no JSON."
+                raise ToolError("unexpected_response", words, sent=True) from None
+        for message in (one for one in found if isinstance(one, dict)):
+            for secret in [*self._secrets]:
+                message = scrubbed(message, secret, without_hidden)  # noqa: PLW2901
+            yield jsonable(message)
+
     def tools(self, *, fetch: bool = True) -> dict[str, Tool]:
         """The remote's tools, as they were listed last; none where nobody is signed in."""
         stamp = stamp_of(self.settings, _SIGN_IN, _LIST)
         if self.settings.computer and stamp != self._stamp:
             self._stamp, found, made = stamp, dict[str, Tool](), signed_in(self.settings)
-            self._is_in = made is not None
+            self._is_in, self._listed_at = made is not None, 0.0
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
                 kept = read_json(read_text(own_path(self.settings, _LIST), 1 << 20))
-                self._listed_at = float(kept["fetched_at"])
                 if made and kept["resource"] == made.resource:
+                    self._listed_at = float(kept["fetched_at"])
                     found = {one["name"]: self._tool_of(one) for one in _kept_tools(kept["tools"])}
                     found.update(COMPUTER_TOOLS)
             # The same object while they are the same: that is how a change is noticed.
@@ -11054,7 +11071,7 @@ class Computer:
     def _unsure(self, name: str, arguments: Mapping[str, Json]) -> str:
         """What to do where nobody knows what became of a call; nothing for one that reads."""
         entry = self._tools[name].entry if name in self._tools else None
-        says_so = object_in(object_in({"": entry}, ""), "annotations").get("readOnlyHint") is True
+        says_so = object_in(entry, "annotations").get("readOnlyHint") is True
         if name in _READING.split() or (says_so and not _SENDING.match(name)):
             return ""
         thread = _plain(arguments, "thread_id")
@@ -11098,21 +11115,6 @@ def with_computer(runtime: Runtime) -> Runtime:
     """The runtime with the tools of Computer beside ours."""
     runtime.outside = Computer(runtime.settings)
     return runtime
-
-
-def _messages(response: Any, numbers: list[str], made: Any) -> Iterator[dict[str, Json]]:
-    """The messages of a reply, one object or a stream of them, without hidden characters, keys and
-    tokens at any depth; notes the ids of events.
-    """
-    found: Iterable[Json] = read_events(iter(response.readline, b""), numbers)
-    if "event-stream" not in (response.headers["Content-Type"] or "").lower():
-        try:
-            found = [read_json(response.read())]
-        except ValueError:
-            words = "Computer, or a gateway before it, answered with something that is not JSON."
-            raise ToolError("unexpected_response", words, sent=True) from None
-    for message in (one for one in found if isinstance(one, dict)):
-        yield jsonable(scrubbed(scrubbed(message, made.access, without_hidden), made.refresh))
 
 
 def _heeded(message: dict[str, Json], call: Call | None) -> dict[str, Json] | None:

@@ -87,6 +87,7 @@ FAULTS = {
     "hostile": "the list has definitions that try everything",
     "broken_list": "the list is no list",
     "list_500": "the list is answered with 500",
+    "echo": "what follows a form names the token",
     "large_form": "a form is larger than anybody shows",
     "odd_form": "a form's field is described by values of wrong types",
     "address": "a question is an address to open",
@@ -369,7 +370,8 @@ class Tasks:
             schema["properties"] = {"format": {**formats, **odd}, "pages": pages, "a\nb": formats}
         answer = ask(words, schema)
         chosen = answer.get("content", {}).get("format", answer.get("action"))
-        return result_of(thread, "complete", "completed", f"Written as {chosen}.")
+        echo = f" {self.fake.last_token}" if self.fake.has("echo") else ""
+        return result_of(thread, "complete", "completed", f"Written as {chosen}.{echo}")
 
     def approval(self, thread: str, ask: Ask | None) -> Dict:
         if ask is None:

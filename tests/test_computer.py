@@ -461,7 +461,7 @@ class Calls(unittest.TestCase):
             "lost_session": "nothing was done",
             "cut_for_good": "call read_thread with thread_id t-1; do not send it again",
             "rate_limited": "wait 7 s",
-            "html": "not JSON",
+            "html": "no JSON",
             "status_500": "HTTP 500",
             "redirect": "not followed",
             "forbidden": "perplexity-pro computer login",
@@ -973,15 +973,17 @@ class Serving(unittest.TestCase):
             session.send(cancel(1))
             made.fake.wait_for("notifications/cancelled")
 
-    def test_an_answer_to_a_form_finds_its_way_with_a_new_token(self) -> None:
+    def test_an_answer_to_a_form_finds_its_way_with_a_new_token_that_stays_hidden(self) -> None:
         with bridge() as made:
             session = self.session(made, forms=True)
             session.send(self.call(1, SENDING, message="a question"))
             asked = session.receive()
             made.fake.expire()
+            made.fake.faults = {"echo"}
             answer = {"action": "accept", "content": {"format": "PDF"}}
             session.send({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
-            self.assertEqual(self.structured(session.receive())["text"], "Written as PDF.")
+            text = self.structured(session.receive())["text"]
+            self.assertEqual(text, "Written as PDF. [redacted]")
 
     def test_a_job_of_computer_can_be_cancelled(self) -> None:
         with bridge() as made:
