@@ -7317,9 +7317,7 @@ Query = Annotated[str, Arg("The question", high=MAX_QUERY_CHARS, positional=True
 Project = Annotated[str, _project("Project to file under")]
 ModelId = Annotated[
     str | None,
-    Arg(
-        "Exact id from perplexity_models; not with depth", high=MAX_MODEL_CHARS, check=checked_model
-    ),
+    Arg("Id from perplexity_models; not with depth", high=MAX_MODEL_CHARS, check=checked_model),
 ]
 WebSearch = Annotated[bool | None, Arg("false: no web; not with depth or filters (default true)")]
 Domains = Annotated[
@@ -7332,8 +7330,7 @@ Instructions = Annotated[
     str | None, Arg("How to answer; replaces a preset's own prompt", high=MAX_INSTRUCTIONS_CHARS)
 ]
 OutputTokens = Annotated[
-    int | None,
-    Arg("Longest answer in tokens; default: the model's", low=1, high=MAX_OUTPUT_TOKENS),
+    int | None, Arg("Longest answer in tokens; default: the model's", low=1, high=MAX_OUTPUT_TOKENS)
 ]
 Offset = Annotated[int, Arg("Entries to skip, as a cut result says", low=0)]
 _AGREED = "true only after a refusal asked for it and the user agreed"
@@ -7383,11 +7380,8 @@ def known_project(db: sqlite3.Connection, name: str) -> int:
     number = project_id(db, name)
     if number is None and name != DEFAULT_PROJECT:
         near = nearest(name, [str(row["name"]) for row in list_projects(db)])
-        hint = (
-            f"did you mean {near!r}?"
-            if near
-            else "a call that names it makes it; perplexity_projects list shows them."
-        )
+        hint = "a call that names it makes it; perplexity_projects list shows them."
+        hint = f"did you mean {near!r}?" if near else hint
         raise ToolError("not_found", f"There is no project {name!r}; {hint}")
     return number or 0
 
@@ -7808,11 +7802,7 @@ class ChatResult(RunAnswer):
         {"action": "read", "chat_id": 1, "limit": 10},
         {"action": "delete", "chat_id": 1},
     ),
-    needs={
-        "send": ("message", "title or chat_id"),
-        "read": ("chat_id",),
-        "delete": ("chat_id",),
-    },
+    needs={"send": ("message", "title or chat_id"), "read": ("chat_id",), "delete": ("chat_id",)},
 )
 def do_chat(call: Call, args: ChatArgs) -> ChatResult:
     elsewhere = {"action", "chat_id", "limit", "before_id", "offset", "confirm", "project"}
@@ -8128,13 +8118,20 @@ class JobsResult(Answer):
 
     def text(self) -> str:
         if self.action == "list":
-            rows: list[Sequence[Json]] = [("id", "status", "depth", "started", "finished", "query")]
-            for j in self.jobs or []:
-                ran = (j.depth or j.model, j.started_at, j.finished_at)
-                rows.append((j.job_id, j.status, *ran, j.query_excerpt))
-            total = counted(self.jobs_total, "job")
-            table = without_hidden(tabulated(rows))
-            return self.told(f"{total} in project {self.project}.\n{table}")
+            head: Sequence[Json] = ("id", "status", "depth", "started", "finished", "query")
+            rows = [
+                (
+                    j.job_id,
+                    j.status,
+                    j.depth or j.model,
+                    j.started_at,
+                    j.finished_at,
+                    j.query_excerpt,
+                )
+                for j in self.jobs or []
+            ]
+            total, table = counted(self.jobs_total, "job"), tabulated([head, *rows])
+            return self.told(f"{total} in project {self.project}.\n{without_hidden(table)}")
         state = f"Job {self.job_id} in project {self.project}: {self.status}. {self.message or ''}"
         if self.progress:
             searches, fetches = self.progress.values()
@@ -8191,9 +8188,9 @@ def stored_sources(stored: Json) -> list[Source]:
     found, sources = None, []
     with contextlib.suppress(ValueError):
         found = read_json(stored or "[]")
-    for entry in (
-        [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
-    ):
+    for entry in list_in({"sources": found}, "sources"):
+        if not isinstance(entry, dict):
+            continue
         number = count_of(entry.get("id"))
         ids = [n for n in list_in(entry, "ids") if count_of(n) is not None]
         ids = ids or ([] if number is None else [number])
