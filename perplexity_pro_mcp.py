@@ -13142,6 +13142,7 @@ def _error_line(order: ParsedCommand, ended: _Watch, screen: Screen) -> str:
     names = re.split(r", | and ", named)
     if colon and all(name in fields for name in names):
         flags = [order.typed.get(n) or (flags_of(fields[n]) or [n])[-1] for n in names]
+        rest = re.sub(r"(?<= than )\w+", lambda m: order.typed.get(m[0], m[0]), rest)
         message = f"{' and '.join(flags)} {rest}"
     depths = RESEARCH_DEPTHS if order.declared.word == "research" else SYNC_DEPTHS
     depth = order.arguments.get("depth")

@@ -781,6 +781,7 @@ class Statuses(unittest.TestCase):
             "decide x --yes-no a=One --yes-no a=Two": (2, "two questions are called a"),
             "decide x --yes-no a=One --threshold 90": (2, "--threshold must be a number from 0 to"),
             "decide x --score a=b,c --threshold 0.5": (2, "--threshold goes with questions for"),
+            "usage --since 2026-11-30 --until 2026-11-01": (1, "not be later than --until."),
             "embed index none.md": (2, "embed: none.md: the file cannot be read: No such"),
             "ask": (2, "ask: query is missing: write it as words, or pipe it in."),
             "frob": (2, "frob: there is no such command; choose from ask, search"),
