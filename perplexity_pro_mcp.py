@@ -3576,7 +3576,7 @@ class Store:
         self._spare: list[Db] = []
         self.late: list[tuple[Step, Callable[[Any], Any]]] = []  # writes that must wait
 
-    @property
+    @functools.cached_property
     def path(self) -> Path:
         """Where the database is or would be."""
         from pathlib import Path
@@ -4246,6 +4246,7 @@ def store_job(db: Db, job: JobRow, project: str) -> int:
         row["response_id"] = there.response_id
     row.update(cancel_requested_at=there.cancel_requested_at, last_checked_at=now_text())
     _update(db, "research_jobs", "id = :id", row)
+    _discard_ended(db, job.id)
     return job.id
 
 
@@ -4290,6 +4291,7 @@ def finish_job(db: Db, job: JobRow, usage: Usage | None = None) -> None:
         AND ({_RUNNING} OR (status = 'lost' AND :status <> 'lost'))"""
     if _run(db, sql, **ended._asdict()).rowcount != 1:
         return
+    usage = None if lost else usage  # what a lost run cost is not known
     if usage is not None:
         # It counts in its project by name, though that may be deleted by now.
         sql = """SELECT coalesce((SELECT project_name FROM holds WHERE job_id = :id),
@@ -4309,9 +4311,14 @@ def finish_job(db: Db, job: JobRow, usage: Usage | None = None) -> None:
         )
         _write_event(db, event)
     _count_no_more(db, "job_id", job.id, known=bool(usage and usage.cost_source != "none"))
-    sql = """DELETE FROM research_jobs WHERE id = :id
+    _discard_ended(db, job.id)
+
+
+def _discard_ended(db: Db, job_id: int) -> None:
+    """Remove a job that has ended if its project is deleted: nobody could find it there."""
+    sql = f"""DELETE FROM research_jobs WHERE id = :id AND NOT {_RUNNING}
         AND project_id IN (SELECT id FROM projects WHERE name = :deleted)"""
-    _run(db, sql, id=job.id, deleted=_DELETED)
+    _run(db, sql, id=job_id, deleted=_DELETED)
 
 
 def take_lease(db: Db, name: str, owner: str, seconds: float) -> bool:
