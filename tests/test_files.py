@@ -254,6 +254,7 @@ class Replacing(Scratch):
     def test_what_is_stored_in_the_data_folder_is_its_owners_alone_whatever_was_there(self) -> None:
         settings, other = pro.Settings(data_dir=str(self.folder / "data")), self.folder / "other"
         other.write_text("theirs")
+        other.chmod(0o600)
         for before in ("nothing", "open to others", "a link"):
             path = pro.data_folder(settings) / "secret"
             if before == "open to others":
