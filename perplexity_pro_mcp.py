@@ -23,7 +23,7 @@ What it can reach, and where that is written
   ports      none; but `computer login` listens on 127.0.0.1 for the browser's answer, and opens
              the browser unless told not to: the one program ever started             chapter 16
 
-To audit it, read chapters 3, 5 and 6 first, at most 1,450 lines of at most 15,400: the key, the
+To audit it, read chapters 3, 5 and 6 first, at most 1,420 lines of at most 15,100: the key, the
 files and the sockets live there and nowhere else. Tests hold every power to its chapter, and these
 figures. Its threads and locks are listed at the heads of chapters 6, 11 and 15.
 
@@ -2343,24 +2343,18 @@ def _lookup(host: str, port: int, _: int) -> Work:
     return Work("name lookup", find)
 
 
-def _resolved(exchange: _Exchange, host: str, port: int) -> list[Any]:
-    """What a name stands for; asked in a thread, since the system may take minutes to answer."""
-    import socket
-
-    if _ON_THIS_MACHINE.fullmatch(host):
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    asked = _lookup(host, port, int(time.monotonic()) // _NAME_LIFE_S)
-    if not asked.over.wait(exchange.left_s()):
-        raise TimeoutError
-    return list(asked.result())
-
-
 def _dialled(exchange: _Exchange, address: tuple[str, int], *_: Any) -> socket.socket:
     """A connection to the first address that answers; a dead one leaves time for the others."""
     import socket
 
+    if _ON_THIS_MACHINE.fullmatch(address[0]):
+        found: list[Any] = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    else:  # in a thread, since the system may take minutes over a name
+        asked = _lookup(*address, int(time.monotonic()) // _NAME_LIFE_S)
+        if not asked.over.wait(exchange.left_s()):
+            raise TimeoutError
+        found = asked.result()
     problem = OSError()
-    found = _resolved(exchange, *address)
     for number, (family, kind, protocol, _name, place) in enumerate(found, 1):
         left_s, others, sock = exchange.left_s(), len(found) - number, None
         try:
