@@ -12074,10 +12074,8 @@ def _found(client: Client, path: Path) -> Found | None:
     """What one file says; None where there is none."""
     try:
         text = read_exact(path, MAX_CLIENT_FILE_BYTES)
-        if text is None:
-            return None
-        if client.format == "yaml":
-            return Found(client, path, f"  {SERVER}:" in text)
+        if text is None or client.format == "yaml":
+            return Found(client, path, f"  {SERVER}:" in text) if text else None
         servers = _settings_in(client, text.lstrip("\ufeff")).get(client.container, {})
     except ImportError:
         return Found(client, path)
@@ -13751,11 +13749,7 @@ def _obey(line: str, talk: tuple[list[str], list[str], list[str]], screen: Scree
 
 _PRINTING = ("json", "quiet", "plain", "output")
 _COMPUTER: dict[str, tuple[str, tuple[str, ...], str]] = {  # words, flags and effect of an action
-    "TASK": (
-        "",
-        (*_PRINTING, "thread", "args_json"),
-        "have this done, for credits of your account",
-    ),
+    "TASK": ("", (*_PRINTING, "thread", "args_json"), "have it done, for your account's credits"),
     "login": ("", ("no_browser",), "sign in with a browser"),
     "status": ("", (), "say where you are signed in"),
     "logout": ("", (), "forget the sign-in, here and there"),
@@ -13814,8 +13808,7 @@ def run_computer(words: Sequence[str], scene: Context) -> int | str:
     for flaw in (one for one in settings.problems if one.startswith("PERPLEXITY_COMPUTER")):
         raise ToolError("invalid_request", flaw)  # of its address: no other one is meant
     if action == "login":
-        screen.note("Open this address in a browser and agree there. Where the page that you are")
-        screen.note("sent to then cannot be shown, paste the address of that page here:")
+        screen.note("Agree at this address; if the page you are sent to fails, paste its address:")
         pasted = filter(None, (line.strip() for line in sys.stdin or ()))
         show, browser = lambda url: screen.data(f"{url}\n"), "no_browser" not in flags
         login(settings, show, pasted, browser=browser)
@@ -13828,10 +13821,10 @@ def run_computer(words: Sequence[str], scene: Context) -> int | str:
         return f"Signed in at {made.issuer} for {made.resource}.\n"
     if action == "tools":
         known = Computer(settings).tools_now().values()
-        if "json" in flags:
-            return escaped_json([tool.entry for tool in known if tool.entry], 1) + "\n"
         rows = [(tool.name, one_line(tool.description, 200)) for tool in known]
-        screen.show(table_text(("tool", "what it does"), rows, screen))
+        table = table_text(("tool", "what it does"), rows, screen) if rows else ""
+        listed = escaped_json([tool.entry for tool in known if tool.entry], 1) + "\n"
+        screen.show(listed if "json" in flags else table)
         return 0
     return _computer_task(given, action, {**flags}, scene)
 
@@ -14034,10 +14027,9 @@ def own_launch(settings: Settings) -> Launch:
     from pathlib import Path
 
     stored = find_key(settings._replace(key=None, key_file=None)).key is not None
-    usual = Settings(data_dir=f"{user_folders()[0]}/.perplexity-pro")
-    told = (("PERPLEXITY_DATA_DIR", "data_dir"), ("PERPLEXITY_BASE_URL", "base_url"))
-    pairs = ((name, getattr(settings, f), getattr(usual, f)) for name, f in told)
-    env = tuple((name, now) for name, now, default in pairs if now not in {default, ""})
+    known = (f"{user_folders()[0]}/.perplexity-pro", Settings().base_url, "")
+    told = (("PERPLEXITY_DATA_DIR", settings.data_dir), ("PERPLEXITY_BASE_URL", settings.base_url))
+    env = tuple(pair for pair in told if pair[1] not in known)
     own, python = Path(__file__).resolve(), sys.executable
     parts = [part.rstrip("0123456789") for part in (*own.parts, *Path(python).parts)]
     cached = bool({"archive-v", "builds-v", "environments-v"}.intersection(parts))

@@ -1210,7 +1210,8 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(status, 0)
             for part in ("upload FILE", "--thread", "credits", "examples:"):
                 self.assertIn(part, out)
-            listed = json.loads(self.line(made, "tools", "--json")[1])
+            with mock.patch.object(pro, "_is_terminal", return_value=True):
+                listed = json.loads(self.line(made, "tools", "--json")[1])
             self.assertIn(SENDING, [one["name"] for one in listed])
             self.assertEqual(self.line(made, "--", "statsu")[0], 0)
             self.assertEqual(len(made.fake.sent("tools/call")), asked + 1)
