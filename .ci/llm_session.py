@@ -20,12 +20,17 @@ ROOT = Path(__file__).resolve().parent.parent
 RELEASES = {"llm==0.23": ["httpx"], "llm": list[str]()}
 MODEL = "perplexity-pro"
 SCHEMA = {"type": "object", "properties": {"year": {"type": "integer"}}, "required": ["year"]}
-ASYNC = f"""
+FROM_PYTHON = f"""
 import asyncio, llm
 async def main():
-    response = llm.get_async_model("{MODEL}").prompt("What is new in Python?")
-    print(await response.text())
+    talk = llm.get_async_model("{MODEL}").conversation()
+    await talk.prompt("What is new in Python?").text()
+    print(await talk.prompt("And before that?").text())
 asyncio.run(main())
+first = llm.get_model("{MODEL}").prompt("What is new in Python?")
+print(first.text())
+if hasattr(first, "reply"):
+    print(first.reply("And before that?").text())
 """
 
 
@@ -138,8 +143,12 @@ def talk(session: Session, key: str) -> None:
     session.answers("a run in the background", deep)
     shown = session.run("models", "-q", MODEL, "--options").out
     session.check("options are described", "max_output_tokens: int" in shown, shown)
-    python = session.start([str(session.python), "-c", ASYNC], None, {})
-    session.answers("the asynchronous model", python)
+    late = session.run("-m", MODEL, "-o", "preset", "xhigh", "-o", "timeout", "1", "Another")
+    session.refuses("a report that is late", late, "perplexity-pro jobs result")
+    session.answers("the command line's word", session.run("-m", MODEL, "-o", "depth", "low", "x"))
+    python = session.start([str(session.python), "-c", FROM_PYTHON], None, {})
+    told = session.answers("from Python, asynchronous and plain", python)
+    session.check("conversations go on", "Earlier you said: What is new in Python?" in told, told)
     bad = session.run("-m", MODEL, "-o", "recency", "decade", "x")
     session.refuses("a wrong value", bad, "recency")
     capped = session.run("-m", MODEL, "x", PERPLEXITY_BUDGET_DAILY_USD="0")
