@@ -14756,10 +14756,8 @@ def _llm_left(call: Call) -> str:
     return f"It may be billed: see {PROGRAM} usage." if call.has_paid() else "Nothing was sent."
 
 
-def _llm_heard(
-    call: Call, running: Work, heard: list[str], stopped: list[bool]
-) -> typing.Generator[str, None, str]:
-    """The answer piece by piece as it comes; returns what there was of it before its end."""
+def _llm_heard(call: Call, running: Work, heard: list[str], stopped: list[bool]) -> Iterator[str]:
+    """The answer piece by piece as it comes; raises why nobody waits for its end."""
     runtime, screen, at = typing.cast("Runtime", call.runtime), own_screen(call.settings), 0
     try:
         while not running.over.wait(STREAM_TICK_S) or heard[at:]:
@@ -14776,16 +14774,15 @@ def _llm_heard(
         if isinstance(stop, GeneratorExit):
             handed_off(call)
         elif drained(running, runtime, screen, 2):
-            return "".join(heard[:at])
+            return
         screen.note(f"Stopped. {_llm_left(call)}")
         raise
-    return "".join(heard[:at])
+    finally:
+        del heard[at:]  # what was not shown comes with the end
 
 
-def _llm_end(
-    call: Call, outcome: Outcome, prompt: Any, options: LlmOptions, shown: str
-) -> tuple[dict[str, Json], str]:
-    """The result, and what of its answer was not shown; raises why there is none."""
+def _llm_rest(call: Call, outcome: Outcome, prompt: Any, options: LlmOptions, shown: str) -> str:
+    """What of the answer was not shown, and its sources as Markdown; raises why there is none."""
     result = outcome.structured
     if outcome.kind:
         raise ToolError(outcome.kind, outcome.bare)
@@ -14807,7 +14804,7 @@ def _llm_end(
     whole = answer + (_LLM_SOURCES + "\n".join(lines) if lines and not prompt.schema else "")
     whole = fenced(whole) if options.spotlight else whole  # of which nothing was streamed
     # An end that differs from what was streamed is shown whole.
-    return result, whole.removeprefix(shown) if answer.startswith(shown) else f"\n\n{whole}"
+    return whole.removeprefix(shown) if answer.startswith(shown) else f"\n\n{whole}"
 
 
 def _llm_answer(given: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
@@ -14830,12 +14827,11 @@ def _llm_answer(given: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
     call = Call(runtime, declared, screen.note if screen.watched else None)
     if streams and not (options.spotlight or prompt.schema):
         call.hear = heard.append
-    arguments["project"] = settings.project
-    running = Work("llm", lambda: run_tool(call, arguments))
+    running = Work("llm", lambda: run_tool(call, {**arguments, "project": settings.project}))
     try:
-        shown = yield from _llm_heard(call, running, heard, stopped)
-        result, rest = _llm_end(call, running.result(), prompt, options, shown)
-        yield rest
+        yield from _llm_heard(call, running, heard, stopped)
+        outcome: Outcome = running.result()
+        yield _llm_rest(call, outcome, prompt, options, "".join(heard))
         call.delivered()
     finally:
         if any(one.promised for one in call.requests):  # the end of the process waits a while
@@ -14843,7 +14839,7 @@ def _llm_answer(given: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
             atexit.register(drained, running, runtime, screen, 2)  # comes before that
         else:
             runtime.close()
-    usage = result["usage"] or {}
+    result, usage = outcome.structured, outcome.structured["usage"] or {}
     response.response_json = {name: result.get(name) for name in _LLM_LOGGED}
     response.set_usage(input=usage.get("input_tokens"), output=usage.get("output_tokens"))
     if hasattr(prompt, "messages") and result["response_id"]:
@@ -14851,20 +14847,6 @@ def _llm_answer(given: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
 
         kept = {_LLM_METADATA: {"response_id": result["response_id"]}}
         yield StreamEvent(type="text", chunk="", provider_metadata=kept)
-
-
-def _llm_spoken(given: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
-    """The same; what goes wrong as llm's own error."""
-    import llm
-
-    try:
-        yield from _llm_answer(given, stopped)
-    except ToolError as error:
-        words = _llm_words(error.message)
-        if error.kind == "authentication":  # a key of llm's is no variable's
-            words = words.partition(";")[0].rstrip(".") if given[-1] else words.rstrip(".")
-            words += "; set one by: llm keys set perplexity"
-        raise llm.ModelError(words) from None
 
 
 def _llm_plugin() -> Any:
@@ -14878,12 +14860,20 @@ def _llm_plugin() -> Any:
         # Not that of the environment: it is looked for where the server finds it.
         return model.key or llm.get_key(explicit_key, model.needs_key)
 
-    def execute(_model: Any, *given: Any, **named: Any) -> Iterator[Any]:
-        return _llm_spoken((*given, *named.values()), [])
+    def execute(_model: Any, *given: Any, stopped: Any = (), **named: Any) -> Iterator[Any]:
+        given = (*given, *named.values())
+        try:
+            yield from _llm_answer(given, stopped)
+        except ToolError as error:
+            words = _llm_words(error.message)
+            if error.kind == "authentication":  # a key of llm's is no variable's
+                words = words.partition(";")[0].rstrip(".") if given[-1] else words.rstrip(".")
+                words += "; set one by: llm keys set perplexity"
+            raise llm.ModelError(words) from None
 
-    async def execute_async(_model: Any, *given: Any, **named: Any) -> Any:
+    async def execute_async(model: Any, *given: Any, **named: Any) -> Any:
         stopped = list[bool]()
-        pieces = _llm_spoken((*given, *named.values()), stopped)
+        pieces = execute(model, *given, **named, stopped=stopped)
         try:
             piece = await asyncio.to_thread(next, pieces, None)
             while piece is not None:
@@ -14897,10 +14887,10 @@ def _llm_plugin() -> Any:
     # same words.
     options: dict[str, Any] = {"__annotations__": dict.fromkeys(LlmOptions._fields, Any)}
     for field in fields_of(LlmOptions):
-        names = pydantic.AliasChoices(field.name, *["depth"] * (field.name == "preset"))
+        taken = pydantic.AliasChoices(field.name, *["depth"] * (field.name == "preset"))
         shown = {"type": field.shape.kind}
         about = {"description": _llm_words(field_words(field)), "json_schema_extra": shown}
-        options[field.name] = pydantic.Field(None, validation_alias=names, **about)
+        options[field.name] = pydantic.Field(None, validation_alias=taken, **about)
     common = {
         "model_id": "perplexity-pro",
         "needs_key": "perplexity",
@@ -14912,12 +14902,9 @@ def _llm_plugin() -> Any:
     }
     plain = type("PerplexityPro", (llm.KeyModel,), {**common, "execute": execute})
     waited = type("AsyncPerplexityPro", (llm.AsyncKeyModel,), {**common, "execute": execute_async})
-
-    def register_models(register: Callable[..., None]) -> None:
-        register(plain(), waited(), aliases=("pplx", "perplexity-agent"))
-
-    hook = staticmethod(llm.hookimpl(register_models))
-    return type("perplexity_pro", (), {"register_models": hook})
+    names = ("pplx", "perplexity-agent")
+    hook = llm.hookimpl(lambda register: register(plain(), waited(), aliases=names))
+    return type("perplexity_pro", (), {"register_models": staticmethod(hook)})
 
 
 if not TYPE_CHECKING:  # for which the module has the names that stand here, and no others
