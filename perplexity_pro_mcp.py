@@ -2427,10 +2427,11 @@ def _connection_class() -> Callable[..., Any]:
             url, proxy = exchange.url, exchange.proxy
             self.exchange, self.tls = exchange, url.scheme == "https"
             self.default_port = 443 if self.tls else 80
-            super().__init__(proxy.address if proxy else exchange.host, None if proxy else url.port)
+            port = url.port or self.default_port
+            super().__init__(proxy.address if proxy else exchange.host, None if proxy else port)
             if proxy:
                 known = {"Proxy-Authorization": proxy.authorization} if proxy.authorization else {}
-                self.set_tunnel(exchange.host, url.port or self.default_port, known)
+                self.set_tunnel(exchange.host, port, known)
             vars(self)["_create_connection"] = functools.partial(_dialled, exchange)
             vars(self)["response_class"] = functools.partial(_response_class(), exchange)
 

@@ -646,6 +646,13 @@ class Connecting(NetworkCase):
         self.assertGreater(allowed[5] or 0, 0.3)
         self.assertLessEqual(allowed[5] or 9, 0.9)
 
+    def test_an_address_of_version_6_needs_no_port(self) -> None:
+        port = int(self.fake.url.rpartition(":")[2])
+        self.settings = self.settings._replace(base_url="http://[::1]")
+        with resolving(("127.0.0.1", port)):
+            self.get()
+        self.assertEqual(self.fake.requests[0].headers["host"], "[::1]")
+
 
 class Repeated(NetworkCase):
     def test_a_get_is_repeated_after_429_and_5xx_until_it_succeeds(self) -> None:
