@@ -3490,11 +3490,10 @@ def _back_up(path: Path, revision: str) -> None:
     """Copy the file as it is beside it, under a name that is still free."""
     import sqlite3
 
-    number = 1
-    target = path.with_name(f"backup-{revision}.db")
-    while target.exists() and target.stat().st_size:  # an empty one is left from a failed copy
-        number += 1
-        target = path.with_name(f"backup-{revision}-{number}.db")
+    numbers = ("", *(f"-{number}" for number in range(2, 10_000)))
+    targets = (path.with_name(f"backup-{revision}{number}.db") for number in numbers)
+    # An empty one is left from a failed copy.
+    target = next(one for one in targets if not (one.exists() and one.stat().st_size))
     own_file(target)
     writer = sqlite3.connect(target)
     # From a connection of its own: the caller's holds the write lock, and cannot be copied from.
@@ -3580,10 +3579,9 @@ class Store:
 
     def has_file(self) -> bool:
         """Whether there is a database at all; makes none."""
-        try:
+        with contextlib.suppress(OSError, ValueError):
             return self.path.exists()
-        except (OSError, ValueError):
-            return False
+        return False
 
     def close(self) -> None:
         """Let go of the file; a later use opens it again."""
@@ -4348,10 +4346,10 @@ class Chunk(NamedTuple):
 
 # Which messages and reports can be indexed. The answers of chats are there as messages already.
 _INDEXABLE = {
-    "chat": """SELECT 'c:' || item.id AS ref, item.content, item.id
+    "chat": """SELECT 'c:' || item.id AS ref, item.content
         FROM chat_messages AS item JOIN chats ON chats.id = item.chat_id
         WHERE chats.project_id = :project_id AND NOT is_blank(item.content)""",
-    "job": """SELECT 'j:' || item.id AS ref, item.result_text, item.id
+    "job": """SELECT 'j:' || item.id AS ref, item.result_text
         FROM research_jobs AS item WHERE item.project_id = :project_id
         AND item.status = 'completed' AND NOT is_blank(item.result_text)
         AND coalesce(item.tool, '') <> 'perplexity_chat'""",
@@ -4379,8 +4377,7 @@ def stored_hashes(db: Db, wanted: VectorSet) -> dict[str, dict[int, str]]:
 
 def indexable(db: Db, project_id: int, source: str) -> list[tuple[str, str]]:
     """The messages or reports that can be indexed, by their references."""
-    found = _run(db, f"{_INDEXABLE[source]} ORDER BY item.id", project_id=project_id)
-    return [(ref, text) for ref, text, _ in found]
+    return _run(db, f"{_INDEXABLE[source]} ORDER BY item.id", project_id=project_id).fetchall()
 
 
 def store_chunks(
@@ -4469,8 +4466,7 @@ def unindexed(db: Db, wanted: VectorSet) -> int:
     """How many messages, or reports, have no vector in a combination."""
     what = f"""SELECT count(*) FROM ({_INDEXABLE[wanted.source or ""]}) AS item WHERE NOT EXISTS
         (SELECT 1 {{}} AND ref = item.ref)"""
-    count: int = _of(db, what, wanted).fetchone()[0]
-    return count
+    return int(_of(db, what, wanted).fetchone()[0])
 
 
 def delete_chunks(db: Db, project_id: int, **which: Json) -> int:
