@@ -13324,14 +13324,13 @@ def table_text(
     wrap = wrap or screen.width < COLUMNS - 20
     words = [max(map(width_of, " ".join(column).split())) for column in zip(*shown)]
     if wrap and sum(words) + 2 * len(words) > screen.width:  # names must stay whole
-        lines = []
+        first, lines = head[0], list[str]()
         for row in shown:
-            told = ", ".join(
-                f"{name} {cell}" for name, cell in zip(head[1:], row[1:]) if cell != "-"
-            )
-            lines += [row[0], *(f"  {line}" for line in wrapped(told, screen.width - 2))]
-        return "\n".join(lines) + "\n"
-    first, *lines = aligned([head, *shown], screen.width, wrap=wrap)
+            named = [f"{name} {cell}" for name, cell in zip(head[1:], row[1:]) if cell != "-"]
+            told = wrapped(", ".join(named), screen.width - 2)
+            lines += [row[0], *(f"  {line}" for line in told)]
+    else:
+        first, *lines = aligned([head, *shown], screen.width, wrap=wrap)
     return "\n".join([styled(first, "1") if screen.styled else first, *lines]) + "\n"
 
 

@@ -1156,6 +1156,7 @@ class Typing(unittest.TestCase):
             shown = here.line("models", tty=True).out
             self.assertLessEqual(max(map(len, shown.splitlines())), 50)
             self.assertLessEqual(set(ids), set(shown.split()))
+            self.assertIn("USD per million tokens", shown)
             settings = here.line("help settings", tty=True).out
             for variable in pro.VARIABLES:
                 self.assertLessEqual(set(variable.name.split()), set(settings.split()))
