@@ -5807,8 +5807,6 @@ class Call:
 
     def key(self) -> str:
         """The API key; ToolError where there is none, or where settings forbid any request."""
-        if self.rehearses:
-            return ""
         if self.settings.problems:
             mend = (
                 "Mend it where the variable is set (for a server, the client's configuration) and "
@@ -5816,6 +5814,8 @@ class Call:
             )
             raise ToolError("invalid_request", " ".join(self.settings.problems), todo=mend)
         found = find_key(self.settings)
+        if self.rehearses:
+            return ""  # which needs none
         if found.key is None:
             mend = (
                 "Put the key into the env block of this server in the client's configuration as "

@@ -713,6 +713,10 @@ class DryRun(unittest.TestCase):
             said = here.line("ask q --depth xhigh --dry-run")
         self.assertEqual((said.status, said.out), (1, ""))
         self.assertTrue(said.err.startswith("perplexity-pro ask: --depth xhigh takes minutes"))
+        with console() as here:
+            said = here.line("ask q --dry-run", PERPLEXITY_BUDGET_DAILY_USD="abc")
+            self.assertEqual((said.status, said.out), (1, ""))
+            self.assertIn("PERPLEXITY_BUDGET_DAILY_USD must be", said.err)
 
 
 # ---- Statuses
