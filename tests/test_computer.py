@@ -929,6 +929,18 @@ class Serving(unittest.TestCase):
                 self.assertNotIn("not sent", said)
                 self.assertEqual(made.fake.cancelled, [])
 
+    def test_a_task_whose_process_was_killed_says_how_to_look(self) -> None:
+        with bridge() as made:
+            made.fake.tasks.gates["g"] = threading.Event()
+            session = self.session(made, PERPLEXITY_WAIT_SECONDS="0.5")
+            job = self.handed(session, message="gate g", thread_id="t-1")
+            with mock.patch.object(pro, "PENDING_LIFE_S", -60.0):  # as seen by another, later
+                other = self.session(made)
+                other.send(self.call(2, "perplexity_jobs", action="status", job_id=job))
+                said = other.receive()["result"]["content"][0]["text"]
+            self.assertIn("lost", said)
+            self.assertIn("read_thread with thread_id t-1; do not send it again", said)
+
     def test_a_file_that_takes_long_is_handed_off_and_its_partial_file_taken_away(self) -> None:
         given = {"action": "download", "thread_id": "t", "asset_id": "a-1", "path": "a.bin"}
         for ends in ("let go", "cancel", "the server ends"):
