@@ -9811,7 +9811,7 @@ class ServerCall(Call):
         self.renew(request)
         report = functools.partial(calls.report, self) if self.is_told_of else None
         super().__init__(calls.runtime, declared, report)
-        self.begun = False
+        self.begun, self.goes_out = False, declared.effects.open_world
         self.message = "Still working"
         self.began_at = time.monotonic()
         self.told_at = -_NEVER
@@ -9898,19 +9898,16 @@ class CallRegistry:
 
     def lend(self, running: ServerCall, places: int) -> None:
         """Give the place of a call to those that wait, or take it back; refuse those too many."""
-        goes_out = running.declared.effects.open_world
         with self._lock, contextlib.suppress(RuntimeError):  # the system allows no more threads
-            self._free[goes_out] += places
-            room, calls = max(0, self._free[goes_out]), self.owed.values()
-            waiting = [
-                c for c in calls if not c.begun and c.declared.effects.open_world == goes_out
-            ]
+            self._free[running.goes_out] += places
+            room, calls = max(0, self._free[running.goes_out]), self.owed.values()
+            waiting = [c for c in calls if not c.begun and c.goes_out == running.goes_out]
             for call in waiting[room + MAX_QUEUED :]:
                 call.deadline = -_NEVER
             for call in waiting[:room]:
                 Work("call", functools.partial(self._work, call))
                 call.begun = True
-                self._free[goes_out] -= 1
+                self._free[running.goes_out] -= 1
 
     def _work(self, running: ServerCall) -> None:
         """Run the tool, in a thread of its own, and answer, whatever happens."""
@@ -11410,9 +11407,9 @@ class ComputerFile(NamedTuple):
 
     def text(self) -> str:
         """One sentence."""
-        done = f"Saved {self.size_bytes} bytes as {self.path}"
-        sent = f"Uploaded {self.size_bytes} bytes. Pass in attachment_urls: {self.attachment_url}"
-        return sent if self.attachment_url else done
+        if self.path:
+            return f"Saved {self.size_bytes} bytes as {self.path}"
+        return f"Uploaded {self.size_bytes} bytes. Pass in attachment_urls: {self.attachment_url}"
 
     def stored(self) -> StoredAnswer:
         """How it is kept as a job."""
