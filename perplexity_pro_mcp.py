@@ -7546,6 +7546,17 @@ def paged(call: Call, args: Any, result: R, part: str) -> R:
     return fitted(result, part, call.settings.max_result_chars, rest, at=args.offset)
 
 
+def run_plan(
+    args: Any, body: Json, title: str, read: Callable[[Reply], ParsedReply], **how: Any
+) -> RequestPlan:
+    """The request of a run, which is kept as a job where its caller does not get it."""
+
+    def keep(reply: ParsedReply) -> StoredAnswer:
+        return run_kept(reply.value)
+
+    return RequestPlan("agent", AGENT_PATH, body, title, read, keep, preset=args.depth, **how)
+
+
 def read_answer(reply: Reply) -> ParsedReply:
     """A run that should be over; one that is not, or that failed, is an error with a cost."""
     run = read_run(reply.body)
@@ -7609,19 +7620,9 @@ def answered(
         )
 
     def plan_of(routing: Routing) -> RequestPlan:
-        return RequestPlan(
-            api="agent",
-            path=AGENT_PATH,
-            body=agent_body(args, routing.model, given, previous=previous),
-            title=prompt,
-            read=read_answer,
-            keep=lambda reply: run_kept(reply.value),
-            model=routing.model,
-            preset=args.depth,
-            read_timeout_s=call.settings.agent_read_timeout_s,
-            stream=True,
-            **(plan or {}),
-        )
+        body = agent_body(args, routing.model, given, previous=previous)
+        how = {"model": routing.model, "read_timeout_s": call.settings.agent_read_timeout_s}
+        return run_plan(args, body, prompt, read_answer, stream=True, **how, **(plan or {}))
 
     routing, request = planned(call, args, prompt, plan_of)
     try:
@@ -7664,15 +7665,12 @@ def fitted_paid(call: Call, reply: ParsedReply, result: R, part: str) -> R:
     if size_of(result) <= limit:
         return result
     job_id, project = call.keep(reply), result.project
-
-    def rest(at: int) -> str:
-        return result_call(job_id, project, offset=at)
-
     parsed = getattr(result, "answer_json", None)
     if parsed is not None and len(json_text(jsonable(parsed))) > limit // 3:
         note = "answer_json is left out, being too long; parse the whole answer."
         result = result._replace(answer_json=None, warnings=[*result.warnings, note])
-    return fitted(typing.cast("R", result._replace(job_id=job_id)), part, limit, rest)
+    kept: R = result._replace(job_id=job_id)
+    return fitted(kept, part, limit, lambda at: result_call(job_id, project, offset=at))
 
 
 # ---- ask
@@ -8019,18 +8017,8 @@ def do_research(call: Call, args: ResearchArgs) -> ResearchResult:
             "A filter sends the web search tool by itself, which can replace the preset's own "
             "tools, page fetching included: the report may rest on snippets."
         )
-    plan = RequestPlan(
-        api="agent",
-        path=AGENT_PATH,
-        body=body,
-        title=args.query,
-        read=read_submitted,
-        keep=lambda reply: run_kept(reply.value),
-        preset=depth,
-        read_timeout_s=call.settings.read_timeout_s,
-        background=True,
-        unique=not args.again,
-    )
+    how = {"background": True, "read_timeout_s": call.settings.read_timeout_s}
+    plan = run_plan(args, body, args.query, read_submitted, unique=not args.again, **how)
     reply = paid_post(call, plan, project, fresh=args.again)
     if reply.value is None:
         call.warn("The same research is still running: this is its job. again true starts another.")
@@ -8250,12 +8238,8 @@ def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
         shown = found if isinstance(kept, dict) else [*found.values()]
         result = result._replace(**{part: shown, f"{part}_total": len(kept), "offset": offset})
         return fitted(result, part, limit, rest, offset)
-    result = result._replace(
-        answer=job.result_text,
-        sources=sources,
-        citations=citations,
-        answer_chars=len(job.result_text or ""),
-    )
+    whole = {"answer": job.result_text, "sources": sources, "citations": citations}
+    result = result._replace(answer_chars=len(job.result_text or ""), **whole)
     # Behind the entries comes the same as text, for what one page cannot hold otherwise.
     first = len(kept) if part in kinds else 0
     page = fitted(result, "answer", limit, lambda at: rest(first + at), at=offset - first)
