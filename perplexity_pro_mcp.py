@@ -14729,7 +14729,7 @@ def _llm_left(call: Call) -> str:
     call.cancel()
     ids = [one.job_id for one in call.requests if one.promised or one.over.is_set()]
     if any(ids):
-        return f"Read its answer by: {spoken(result_call(ids[-1], call.settings.project))} --wait"
+        return f"Read it later by: {spoken(result_call(ids[-1], call.settings.project))} --wait"
     return f"It may be billed: see {PROGRAM} usage." if call.has_paid() else "Nothing was sent."
 
 
@@ -14815,6 +14815,7 @@ def _llm_answer(given: Sequence[Any], stopped: list[bool]) -> Iterator[Any]:
             atexit.register(runtime.close)
             atexit.register(drained, running, runtime, screen, 2)  # comes before that
         else:
+            runtime.settle(0.5)
             runtime.close()
     result, usage = outcome.structured, outcome.structured["usage"] or {}
     response.response_json = {name: result.get(name) for name in _LLM_LOGGED}

@@ -255,7 +255,7 @@ class LlmModel(unittest.TestCase):
     def test_a_report_that_is_not_ready_in_time_is_an_error_that_names_its_job(self) -> None:
         with self.assertRaises(Model) as caught:
             self.answer(self.prompt(options={"preset": "xhigh", "timeout": "1"}))
-        words = "No report within 1 s; it goes on. Read its answer by: perplexity-pro jobs result 1"
+        words = "No report within 1 s; it goes on. Read it later by: perplexity-pro jobs result 1"
         self.assertIn(f"{words} --project=notes --wait", str(caught.exception))
 
     def test_a_report_that_failed_is_an_error(self) -> None:
@@ -345,10 +345,28 @@ class LlmModel(unittest.TestCase):
 
     def test_a_key_of_llm_comes_first_and_a_refused_one_is_said(self) -> None:
         self.assertIsNone(self.model.get_key())
+        self.assertEqual(self.model.get_key("pplx-another"), "pplx-another")
         with self.assertRaises(Model) as caught:
             self.answer(self.prompt(), key="pplx-another-key-0000000000000000")
         self.assertIn("llm keys set perplexity", str(caught.exception))
         self.assertNotIn("PERPLEXITY_API_KEY", str(caught.exception))
+
+    def test_a_refused_key_of_the_environment_is_named_as_such(self) -> None:
+        with (
+            mock.patch.dict(os.environ, {"PERPLEXITY_API_KEY": "pplx-another-key-0000000000"}),
+            self.assertRaises(Model) as caught,
+        ):
+            self.answer(self.prompt(), key=self.model.get_key())
+        self.assertIn("PERPLEXITY_API_KEY", str(caught.exception))
+
+    def test_what_is_not_sent_within_the_timeout_is_not_sent_later(self) -> None:
+        busy = Answer(429, {"error": {"message": "busy"}}, (("Retry-After", "60"),))
+        self.fake.script("POST /v1/agent", busy)
+        environ = {"PERPLEXITY_MAX_RETRY_WAIT": "300"}
+        with mock.patch.dict(os.environ, environ), self.assertRaises(Model) as caught:
+            self.answer(self.prompt(options={"timeout": "1"}))
+        self.assertEqual(str(caught.exception), "No answer within 1 s. Nothing was sent.")
+        self.assertEqual((len(self.bodies()), self.jobs()), (1, []))
 
     def test_settings_that_cannot_be_used_are_told(self) -> None:
         with mock.patch.dict(os.environ, {"PERPLEXITY_READ_TIMEOUT": "abc"}):
