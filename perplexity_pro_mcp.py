@@ -7897,44 +7897,29 @@ def _read_chat(call: Call, args: ChatArgs) -> ChatResult:
         stored, total = read_messages(db, row.id, args.limit or 50, args.before_id)
         more = bool(stored) and bool(read_messages(db, row.id, 1, stored[0].id)[0])
     messages = [m._replace(sources=cited(m.content, stored_sources(m.sources))[0]) for m in stored]
-    result = made(
-        call,
-        args,
-        action="read",
-        chat_id=row.id,
-        chat=row,
-        messages=messages,
-        messages_total=total,
-        truncated=more,
-    )
+    about = {"chat_id": row.id, "chat": row, "messages_total": total, "truncated": more}
+    result = made(call, args, action="read", messages=messages, **about)
     limit = call.settings.max_result_chars
 
     def rest(**where: Json) -> str:
         return call_text("chat", action="read", chat_id=row.id, project=args.project, **where)
 
+    def earlier(count: int) -> str:
+        return rest(before_id=messages[-min(count, len(messages))].id)
+
     if not messages or not args.offset:
-        page: ChatResult = fitted(
-            result,
-            "messages",
-            limit,
-            lambda count: rest(before_id=messages[-min(count, len(messages))].id),
-            at=None,
-        )
+        page: ChatResult = fitted(result, "messages", limit, earlier, at=None)
         if not messages or (page.messages or [])[-1] is messages[-1]:
             return page
-    # One message by itself is paged like an answer, its sources behind it.
+    # One message by itself is paged like an answer, its sources behind it, and moved back.
     one = messages[-1]
     bare = one._replace(content="", sources=[])
-    part: Any = fitted(
-        result._replace(messages=[bare], answer=one.content, sources=one.sources),
-        "answer",
-        limit - 100,  # it is moved into its message afterwards
-        lambda at: rest(before_id=one.id + 1, limit=1, offset=at),
-        at=args.offset,
-    )
+    alone = result._replace(messages=[bare], answer=one.content, sources=one.sources)
+    onward = functools.partial(rest, before_id=one.id + 1, limit=1)
+    part = fitted(alone, "answer", limit - 100, lambda at: onward(offset=at), at=args.offset)
     shown = one._replace(content=part.answer or "", sources=part.sources or [])
-    whole: ChatResult = part._replace(messages=[shown], answer=None, sources=None, citations=None)
-    return whole
+    back = part._replace(messages=[shown], answer=None, sources=[], citations=None)
+    return typing.cast("ChatResult", back)
 
 
 def _delete_chat(call: Call, args: ChatArgs) -> ChatResult:
@@ -8490,15 +8475,8 @@ def do_search(call: Call, args: SearchArgs) -> SearchResult:
         extra = dict(zip(("results", "warnings"), reading.value))
         return StoredAnswer("completed", hits_text(extra["results"]), [], extra=extra)
 
-    plan = RequestPlan(
-        api="search",
-        path=SEARCH_PATH,
-        body=body,
-        title=" | ".join(args.query),
-        read=read,
-        keep=keep,
-        estimate_nano=SEARCH_PRICES[args.search_type],
-    )
+    title, price = " | ".join(args.query), SEARCH_PRICES[args.search_type]
+    plan = RequestPlan("search", SEARCH_PATH, body, title, read, keep, estimate_nano=price)
     reply = paid_post(call, plan, args.project, fresh=args.again)
     hits, warnings = reply.value[0], [*reply.value[1]]
     if len(args.query) > 1:
