@@ -5151,10 +5151,9 @@ def _question(given: Json) -> dict[str, Json]:
         given = {"type": "noul", "instructions": given}
     if not isinstance(given, dict):
         raise ValueError("must be an object with type, criteria and instructions")
-    stray = next((key for key in given if key not in {"type", "criteria", "instructions"}), None)
-    if stray is not None:
-        shown = one_line(stray, 60)
-        raise ValueError(f"{shown!r} is no part of a question (type, criteria, instructions)")
+    stray = [one_line(k, 60) for k in given if k not in {"type", "criteria", "instructions"}]
+    if stray:
+        raise ValueError(f"{stray[0]!r} is no part of a question (type, criteria, instructions)")
     asked = str(given.get("type")).strip().lower()
     if asked not in _CRITERIA:
         raise ValueError("type must be noul (or boolean), choice or score")
@@ -5453,11 +5452,10 @@ def flaw_warnings(wrong: Sequence[tuple[str, str]]) -> list[str]:
     flaws: dict[str, list[str]] = {}
     for flaw, name in wrong:
         flaws.setdefault(flaw, []).append(one_line(name, 80))
-    return [
-        f"{flaw}: {cut(', '.join(names[:20]), 400)}"
-        + (f" and {len(names) - 20} more." if len(names) > 20 else ".")
-        for flaw, names in flaws.items()
-    ]
+    more = {
+        flaw: f" and {len(names) - 20} more" * (len(names) > 20) for flaw, names in flaws.items()
+    }
+    return [f"{flaw}: {cut(', '.join(n[:20]), 400)}{more[flaw]}." for flaw, n in flaws.items()]
 
 
 def decisions_text(answers: Mapping[str, Decision]) -> str:
@@ -5564,25 +5562,26 @@ def read_vectors(body: Json, names: Sequence[str], combination: Combination) -> 
         # Replies come in any order; an entry without its number could be anybody's.
         place = count_of(entry.get("index")) if isinstance(entry, dict) else None
         if place is None or place >= len(names):
-            problem = problem or f"it has a vector that belongs to none of {len(names)} texts."
-            continue
-        if place in found:
-            problem = problem or f"it has two vectors for {names[place]}."
-        try:
-            found[place] = read_vector(entry.get("embedding"), combination)
-        except ValueError as error:
-            problem = problem or f"{names[place]}: {error}"
-            found[place] = b""
-    lacking = (f"it has no vector for {n}." for at, n in enumerate(names) if at not in found)
-    problem = problem or next(lacking, "")
-    if problem:
-        raise ToolError(
-            "unexpected_response",
-            f"The API's reply cannot be used: {problem} Nothing of this request was stored, and "
-            "it may have been billed; see perplexity_usage before you repeat it.",
-            sent=True,
-        )
-    return [found[place] for place in range(len(names))]
+            problem = f"it has a vector that belongs to none of {len(names)} texts."
+        elif place in found:
+            problem = f"it has two vectors for {names[place]}."
+        else:
+            try:
+                found[place] = read_vector(entry.get("embedding"), combination)
+            except ValueError as error:
+                problem = f"{names[place]}: {error}"
+        if problem:
+            break
+    lacking = (name for place, name in enumerate(names) if place not in found)
+    problem = problem or "".join(f"it has no vector for {name}." for name in [*lacking][:1])
+    if not problem:
+        return [found[place] for place in range(len(names))]
+    raise ToolError(
+        "unexpected_response",
+        f"The API's reply cannot be used: {problem} Nothing of this request was stored, and it may "
+        "have been billed; see perplexity_usage before you repeat it.",
+        sent=True,
+    )
 
 
 # ==== 11. Calls ===================================================================================
