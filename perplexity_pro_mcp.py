@@ -13721,6 +13721,8 @@ _SHELL_STEPS = {
     r"call call_perplexity_computer with the same thread_id": "go on in the same thread",
     r"call read_thread with thread_id ([\w:.+-]*\w)": rf"run {PROGRAM} computer read \1",
     r"call_perplexity_computer would": "a task would",
+    r"Have the user open": "Open",
+    r"Have the user do": "Do",
     r"call notify_connected with thread_id ([\w:.+-]*\w) and a message": (
         rf"run {PROGRAM} computer call notify_connected --args-json "
         r"""'{"thread_id":"\1","message":"It is connected."}'"""
@@ -13734,7 +13736,7 @@ def _computer_words(words: Sequence[str]) -> tuple[str, list[str], dict[str, str
     # Behind -- everything is the task, also a word such as status.
     first = "".join(_plain_words("computer", words[: [*words, "--"].index("--")], 1 << 20)[0][:1])
     action = first if first in _COMPUTER else "TASK"
-    near, task = nearest(first, _COMPUTER, 0.75) or action, f"{PROGRAM} computer -- {first} ..."
+    near, task = nearest(first, _COMPUTER, 0.75) or action, f"{PROGRAM} computer -- {first}"
     if near != action and len(given) in {1, 1 + len(_COMPUTER[near][0].split())}:
         told = f"{one_line(first, 40)}: did you mean {near}? Or, for a task: {one_line(task, 80)}"
         raise UsageError(told)

@@ -989,6 +989,7 @@ def main(arguments: Sequence[str]) -> int:
             "PERPLEXITY_DATA_DIR": f"{folder}/data",
             "PERPLEXITY_FILES_DIR": str(files),
             "PATH": f"{folder}:{os.environ.get('PATH', '')}",
+            "BROWSER": str(browser),
         }
         if command:
             others = {k: v for k, v in os.environ.items() if not k.startswith("PERPLEXITY_")}

@@ -1273,7 +1273,7 @@ class CommandLine(unittest.TestCase):
                 ("too long", "too long"),
             ):
                 _, _, err = self.line(made, task)
-                for models in ("call_perplexity", "read_thread", "thread_id thread"):
+                for models in ("call_perplexity", "read_thread", "thread_id thread", "the user"):
                     self.assertNotIn(models, err)
                 found = re.search(r"perplexity-pro computer (.*)", err)
                 assert found
