@@ -3567,7 +3567,8 @@ class Store:
         self._writer, self._opener = threading.Lock(), threading.Lock()
         self._known: tuple[Any, int] | None = None  # which file, and the state of its schema
         # One at least stays open: when the last one closes, SQLite writes its log back.
-        self._spare: list[Db] = []
+        # A reader stays one: to change what a connection may do makes it forget its statements.
+        self._spare: tuple[list[Db], list[Db]] = ([], [])  # for writing, for reading
         self.late: list[tuple[Step, Callable[[Any], Any]]] = []  # writes that must wait
 
     @functools.cached_property
@@ -3590,8 +3591,9 @@ class Store:
 
     def _let_go(self) -> None:
         self._known = None
-        while self._spare:
-            self._spare.pop().close()
+        for kept in self._spare:
+            while kept:
+                kept.pop().close()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Db]:
@@ -3626,11 +3628,11 @@ class Store:
     @contextlib.contextmanager
     def _lent(self, deadline: float, *, reads: bool = False) -> Iterator[Db]:
         """A connection in a transaction, kept for the next one while the file is the same."""
-        db, known = self._reader(deadline) if reads else self._taken(deadline)
+        db, known = self._reader(deadline) if reads else self._taken(deadline, reads=False)
+        kept = self._spare[reads]
         try:
             left_ms = int(1000 * max(0.0, deadline - time.monotonic()))
             db.execute(f"PRAGMA busy_timeout = {left_ms:d}")
-            db.execute(f"PRAGMA query_only = {reads:d}")
             if not reads:
                 self._write_late(db)
             with _transaction(db, "BEGIN" if reads else "BEGIN IMMEDIATE"):
@@ -3641,10 +3643,10 @@ class Store:
             raise
         finally:
             with self._opener:
-                if db.in_transaction or self._known is not known or len(self._spare) >= _SPARE:
+                if db.in_transaction or self._known is not known or len(kept) >= _SPARE:
                     db.close()
                 else:
-                    self._spare.append(db)
+                    kept.append(db)
 
     def record(self, step: Step, done: Callable[[Any], Any] = bool) -> tuple[Any, str | None]:
         """Write something that must not be lost: now, or before whatever is written next.
@@ -3686,7 +3688,7 @@ class Store:
             _upgrade(db, path)
             return db, object()
         try:
-            return self._taken(deadline)
+            return self._taken(deadline, reads=True)
         except Exception as error:
             # In a folder where nothing can be written, what is there can still be read; not so
             # where somebody is writing it.
@@ -3699,7 +3701,7 @@ class Store:
                         return _connect(path, 0, "ro&immutable=1"), object()
             raise
 
-    def _taken(self, deadline: float) -> tuple[Db, object]:
+    def _taken(self, deadline: float, *, reads: bool) -> tuple[Db, object]:
         """A connection to a file that was judged, as was its schema, and what is known of it."""
         try:
             for _ in range(2):
@@ -3707,10 +3709,13 @@ class Store:
                     if self._known is None or self._known[0] != self._file():
                         self._let_go()
                         path = data_folder(self._settings) / DATABASE
-                        self._spare.append(_prepared(path, deadline - time.monotonic()))
-                        self._known = self._file(), _pragma(self._spare[0], "schema_version")
-                    known, db = self._known, self._spare.pop() if self._spare else None
-                db = db or _connect(self.path, deadline - time.monotonic())
+                        self._spare[0].append(_prepared(path, deadline - time.monotonic()))
+                        self._known = self._file(), _pragma(self._spare[0][0], "schema_version")
+                    known, kept = self._known, self._spare[reads]
+                    db = kept.pop() if kept else None
+                if db is None:
+                    may = "query_only = ON" if reads else "foreign_keys = ON"
+                    db = _connect(self.path, deadline - time.monotonic(), "rw", may)
                 if _pragma(db, "schema_version") == known[1]:
                     return db, known
                 db.close()
