@@ -12051,7 +12051,7 @@ def _found(client: Client, path: Path) -> Found | None:
 def found_clients(place: Place) -> list[Found]:
     """The configuration files on this machine; those of a project only where they name us."""
     pairs = [(client, spot) for client in CLIENTS.values() for spot in _spots(client, place)]
-    found = [(_found(client, spot.path), spot.shared) for client, spot in pairs]
+    found = ((_found(client, spot.path), spot.shared) for client, spot in pairs)
     return [f for f, shared in found if f and (f.entered or f.older or not shared)]
 
 
@@ -12060,25 +12060,23 @@ def links(package: str = NAME) -> dict[str, str]:
     import base64
     from urllib.parse import quote, urlencode
 
-    def encoded(value: Json) -> str:
-        return quote(value if isinstance(value, str) else json_text(value), safe="")
+    def link(site: str, **query: str) -> str:
+        return f"https://{site}?{urlencode(query, quote_via=quote)}"
 
     launch = Launch("uvx", (package,))
-    entry = _entry(CLIENTS["claude-desktop"], launch)
-    packed = base64.b64encode(json_text(entry).encode()).decode()
-    query = urlencode({"name": SERVER, "config": packed})
-    asking = f"config={encoded(_entry(_VSCODE, launch))}&inputs={encoded([_QUESTION])}"
-    code = f"redirect/mcp/install?name={SERVER}&{asking}"
-    goose = [("cmd", "uvx"), ("arg", package), ("id", SERVER), ("name", TITLE)]
-    goose += [("description", SUMMARY), ("env", f"{KEY_VARIABLE}=Perplexity API key")]
-    fields = "&".join(f"{name}={encoded(value)}" for name, value in goose)
+    config = json_text(_entry(CLIENTS["claude-desktop"], launch))
+    packed = {"name": SERVER, "config": base64.b64encode(config.encode()).decode()}
+    asking = {"config": json_text(_entry(_VSCODE, launch)), "inputs": json_text([_QUESTION])}
+    asking, way = {"name": SERVER, **asking}, "vscode.dev/redirect/mcp/install"
+    goose = {"cmd": "uvx", "arg": package, "id": SERVER, "name": TITLE, "description": SUMMARY}
+    goose["env"] = f"{KEY_VARIABLE}=Perplexity API key"
     return {
-        "Cursor": f"https://cursor.com/en/install-mcp?{query}",
-        "VS Code": f"https://vscode.dev/{code}",
-        "VS Code Insiders": f"https://insiders.vscode.dev/{code}&quality=insiders",
-        "LM Studio": f"https://lmstudio.ai/install-mcp?{query}",
-        "Kiro": f"https://kiro.dev/launch/mcp/add?name={SERVER}&config={encoded(entry)}",
-        "Goose": f"https://block.github.io/goose/extension?{fields}",
+        "Cursor": link("cursor.com/en/install-mcp", **packed),
+        "VS Code": link(way, **asking),
+        "VS Code Insiders": link(f"insiders.{way}", **asking, quality="insiders"),
+        "LM Studio": link("lmstudio.ai/install-mcp", **packed),
+        "Kiro": link("kiro.dev/launch/mcp/add", name=SERVER, config=config),
+        "Goose": link("block.github.io/goose/extension", **goose),
     }
 
 
