@@ -8178,19 +8178,11 @@ def stored_sources(stored: Json) -> list[Source]:
 
 def of_job(call: Call, args: Any, seen: PollResult, **more: Json) -> Any:
     """What research and jobs tell of a job as it was just seen."""
-    job = seen.job
-    return made(
-        call,
-        args,
-        warnings=[*call.warnings, *filter(None, [seen.note])],
-        status=job.status,
-        incomplete_reason=job.incomplete_reason,
-        model=job.model,
-        depth=job.depth or None,
-        response_id=shown_id(job),
-        job_id=job.id,
-        **more,
-    )
+    job, notes = seen.job, [*call.warnings, *filter(None, [seen.note])]
+    about = {"job_id": job.id, "response_id": shown_id(job), "status": job.status}
+    about |= {"model": job.model, "depth": job.depth or None}
+    about["incomplete_reason"] = job.incomplete_reason
+    return made(call, args, warnings=notes, **about, **more)
 
 
 def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
