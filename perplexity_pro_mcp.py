@@ -4341,7 +4341,7 @@ class VectorSet(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A piece of text to be indexed; `ref` is c:<message>, j:<job> or t:<key>."""
+    """A piece of text to be embedded; `ref` is c:<message>, j:<job>, t:<key>, or q: of a query."""
 
     ref: str
     chunk_index: int
@@ -5515,7 +5515,7 @@ def checked_size(dimensions: int | None, model: str | None) -> int | None:
 def chunk_name(chunk: Chunk) -> str:
     """A chunk as a message names it."""
     kind, _, rest = chunk.ref.partition(":")
-    words = {"c": f"chat message {rest}", "j": f"job {rest}"}
+    words = {"c": f"chat message {rest}", "j": f"job {rest}", "q": "the query"}
     named = words.get(kind) or f'key "{one_line(rest, 60)}"'
     return f"{named}, chunk {chunk.chunk_index}" if chunk.chunk_index else named
 
@@ -8881,17 +8881,24 @@ def _hit_lines(hits: list[dict[str, Json]]) -> str:
     return "\n".join(lines)
 
 
-def _embed_plan(texts: list[str], names: Sequence[str], combination: Combination) -> RequestPlan:
-    """An embedding request, whose value is a list of vectors.
+def _embed_plan(chunks: list[Chunk], combination: Combination, owner: str = "") -> RequestPlan:
+    """The request for the vectors of some chunks, stored as it is settled if they have an owner.
 
     It becomes no job when nobody waits any more: vectors are nothing to read.
     """
     model, size, encoding = combination
+    texts, names = [chunk.text for chunk in chunks], [chunk_name(chunk) for chunk in chunks]
     body = {"model": model, "input": texts, "encoding_format": f"base64_{encoding}"}
 
     def read(reply: Reply) -> ParsedReply:
         usage = token_usage(reply.body, EMBED_PRICES.get(model))
         return billed_reply(lambda: read_vectors(reply.body, names, combination), usage)
+
+    def store(db: Db, number: int, reading: ParsedReply) -> list[tuple[Chunk, bool]]:
+        drop_claims(db, owner)
+        # Nobody holds a lock while a batch is on its way, so texts may have gone since.
+        pairs = list(zip(chunks, reading.value))
+        return list(zip(chunks, store_chunks(db, number, combination, pairs)))
 
     return RequestPlan(
         api="embeddings",
@@ -8901,24 +8908,13 @@ def _embed_plan(texts: list[str], names: Sequence[str], combination: Combination
         title="embedding",
         read=read,
         keep=None,
+        store=store if owner else None,
+        identity=owner,
         model=model,
         # base64 of a vector and what stands around it, twice over
         most_bytes=(1 << 16) + len(texts) * (3 * size + 1000),
         estimate_nano=sum(map(size_bytes_of, texts)) * EMBED_PRICES[model],
     )
-
-
-def _batch_plan(batch: list[Chunk], combination: Combination, owner: str) -> RequestPlan:
-    """The request of a batch, which stores its chunks as it is settled."""
-
-    def store(db: Db, number: int, reading: ParsedReply) -> list[tuple[Chunk, bool]]:
-        drop_claims(db, owner)
-        # Nobody holds a lock while a batch is on its way, so texts may have gone since.
-        pairs = list(zip(batch, reading.value))
-        return list(zip(batch, store_chunks(db, number, combination, pairs)))
-
-    texts, names = [chunk.text for chunk in batch], [chunk_name(chunk) for chunk in batch]
-    return _embed_plan(texts, names, combination)._replace(store=store, identity=owner)
 
 
 def _spent(replies: Sequence[ParsedReply]) -> dict[str, Json]:
@@ -9022,7 +9018,7 @@ def _send_batches(
     replies, slowest_s, idle = list[ParsedReply](), _BATCH_MARGIN_S, 0
     if left:
         call.key()  # where there is none, nothing is asked or marked
-        confirm_cost(call, [_batch_plan(b, combination, owner) for b in batches_of(left)])
+        confirm_cost(call, [_embed_plan(b, combination, owner) for b in batches_of(left)])
     while left:
         began, batch = time.monotonic(), next(batches_of(left))
         if replies and call.remaining_s() < slowest_s:
@@ -9036,7 +9032,7 @@ def _send_batches(
             own, others = claim_chunks(db, args.project, combination, batch, owner)
         left, idle = left[len(batch) :] + others, 0 if own else idle + len(others)
         if own:
-            sent = _sent_batch(call, _batch_plan(own, combination, owner), args.project, replies)
+            sent = _sent_batch(call, _embed_plan(own, combination, owner), args.project, replies)
             replies += sent
             if not sent or sent[0].stored is None:
                 # Out of time, or storage refuses. Either way another batch would only add to it.
@@ -9095,7 +9091,7 @@ def _search_vectors(call: Call, args: EmbedArgs, combination: Combination) -> di
         return {"candidates": 0, "hits": [], **_spent([])}
     vectors = typing.cast("Runtime", call.runtime).vectors
     vectors.prefetch(call.store, wanted, state)
-    plan = _embed_plan([args.query or ""], ["the query"], combination)
+    plan = _embed_plan([Chunk("q:", 0, args.query or "", "")], combination)
     reply = paid_post(call, plan, args.project)
     # What is compared is what is stored by now; the state was the reason to go on.
     ids, found = vectors.similarities(call, wanted, reply.value[0])
