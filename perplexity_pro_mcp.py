@@ -4181,13 +4181,18 @@ class JobRow(NamedTuple):
 _UNANSWERED = f"substr(response_id, 1, {len(PENDING)}) = '{PENDING}'"
 
 
-def _jobs(db: Db, where: str, *, whole: bool = True, **values: Json) -> list[JobRow]:
-    """The jobs of a condition; a list does without the long texts, which are a lot to read."""
-    texts = dict.fromkeys(("query", "result_text", "error_text"), "cleaned({})")
-    texts.update(
-        {} if whole else dict.fromkeys(("result_text", "sources_json", "extra_json"), "NULL")
-    )
-    columns = ", ".join(texts.get(name, "{}").format(name) for name in JobRow._fields)
+_JOB = ", ".join(
+    f"cleaned({name})" if name in {"query", "result_text", "error_text"} else name
+    for name in JobRow._fields
+)
+# A list does without the long texts: a hundred reports are a lot to read.
+_LISTED = _JOB.replace("cleaned(result_text), sources_json", "NULL, NULL").replace(
+    "extra_json", "NULL"
+)
+
+
+def _jobs(db: Db, where: str, columns: str = _JOB, **values: Json) -> list[JobRow]:
+    """The jobs of a condition."""
     sql = f"SELECT {columns} FROM research_jobs WHERE {where}"
     return [JobRow(*row) for row in _run(db, sql, **values)]
 
@@ -4202,7 +4207,7 @@ def list_jobs(db: Db, project_id: int, limit: int, offset: int = 0) -> tuple[lis
     """A page of jobs without results and sources, newest first, and how many there are."""
     where = "project_id = :project ORDER BY id DESC LIMIT :limit OFFSET :offset"
     page = {"limit": limit, "offset": offset}
-    found = _jobs(db, where, whole=False, project=project_id, **page)
+    found = _jobs(db, where, _LISTED, project=project_id, **page)
     sql = "SELECT count(*) FROM research_jobs WHERE project_id = :project"
     return found, _one(db, sql, project=project_id)
 
@@ -4211,7 +4216,7 @@ def running_jobs(db: Db, project_id: int | None, limit: int) -> list[JobRow]:
     """Jobs that have not ended, least recently checked first; last those not yet answered."""
     where = f"""(:project IS NULL OR project_id = :project) AND {_RUNNING}
         ORDER BY {_UNANSWERED}, last_checked_at, id LIMIT :limit"""
-    return _jobs(db, where, whole=False, project=project_id, limit=limit)
+    return _jobs(db, where, _LISTED, project=project_id, limit=limit)
 
 
 def running_twin(db: Db, project_id: int, digest: str) -> JobRow | None:
