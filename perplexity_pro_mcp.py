@@ -14626,7 +14626,7 @@ class LlmOptions(NamedTuple):
 
     preset: Annotated[
         Literal["fast", "low", "medium", "high", "xhigh", "wide-research"] | None,
-        Arg("fast, low, medium, or for a report high, xhigh, wide-research; not with model"),
+        Arg("From high on a report that takes minutes; not with model"),
     ] = None
     model: ModelId = None
     search: WebSearch = None
@@ -14841,9 +14841,10 @@ def _llm_plugin() -> Any:
     options: dict[str, Any] = {"__annotations__": dict.fromkeys(LlmOptions._fields, Any)}
     for field in fields_of(LlmOptions):
         taken = pydantic.AliasChoices(field.name, *["depth"] * (field.name == "preset"))
+        words = [", ".join(field.shape.choices), _llm_words(field_words(field))]
+        about = {"description": ": ".join(filter(None, words)), "validation_alias": taken}
         shown = {"type": field.shape.kind}
-        about = {"description": _llm_words(field_words(field)), "json_schema_extra": shown}
-        options[field.name] = pydantic.Field(None, validation_alias=taken, **about)
+        options[field.name] = pydantic.Field(None, json_schema_extra=shown, **about)
     common = {
         "model_id": "perplexity-pro",
         "needs_key": "perplexity",

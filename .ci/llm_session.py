@@ -143,6 +143,7 @@ def talk(session: Session, key: str) -> None:
     session.answers("a run in the background", deep)
     shown = session.run("models", "-q", MODEL, "--options").out
     session.check("options are described", "max_output_tokens: int" in shown, shown)
+    session.check("choices are named", "hour, day, week" in shown, shown)
     late = session.run("-m", MODEL, "-o", "preset", "xhigh", "-o", "timeout", "1", "Another")
     session.refuses("a report that is late", late, "perplexity-pro jobs result")
     session.answers("the command line's word", session.run("-m", MODEL, "-o", "depth", "low", "x"))
