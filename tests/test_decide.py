@@ -567,7 +567,7 @@ class Arguments(unittest.TestCase):
             pro.output_schema(declared)
         )
         self.assertLessEqual(len(declared.description), 750)
-        self.assertLessEqual(len(schemas) + len(declared.description), 1700)
+        self.assertLessEqual(len(schemas) + len(declared.description), 1750)
 
 
 class Weights(unittest.TestCase):

@@ -27,11 +27,10 @@ class Lists(unittest.TestCase):
             ({"PERPLEXITY_ROUTING": "custom", **tiers}, "Routing mode custom: light = a/light"),
         ):
             settings = pro.read_settings(routing)
-            for word in ("ask", "chat"):
-                tool = pro.TOOLS[f"perplexity_{word}"]
-                text = pro._listed(tool, pro.LEGACY_VERSIONS[0], settings)["description"]
-                self.assertIn(words, text)
-                self.assertRegex(text, r" Cost: [^.]+(\.[0-9][^.]*)*\.\Z")
+            tool = pro.TOOLS["perplexity_ask"]
+            text = pro._listed(tool, pro.LEGACY_VERSIONS[0], settings)["description"]
+            self.assertIn(words, text)
+            self.assertRegex(text, r" Cost: [^.]+(\.[0-9][^.]*)*\.\Z")
 
     def test_main_results_are_listed_and_their_form_is_told_beforehand(self) -> None:
         for word, key, form in (
