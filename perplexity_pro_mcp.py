@@ -9431,7 +9431,7 @@ class UsageArgs(NamedTuple):
     )
     until: Annotated[str | None, Arg("Last UTC day to count, YYYY-MM-DD", check=checked_day)] = None
     group_by: Annotated[Grouping, Arg("What each group sums up")] = "tool"
-    limit: Annotated[int, Arg("Most groups, dearest first", low=1, high=MAX_GROUPS)] = 20
+    limit: Annotated[int, Arg("Most groups: dearest, or latest days", low=1, high=MAX_GROUPS)] = 20
     offset: Offset = 0
 
 
