@@ -1883,9 +1883,11 @@ def replace_file(path: Path, text: str | bytes) -> None:
 
 # ---- The key
 
+_NO_USE, _OPEN_TO_OTHERS = "The key cannot be used: ", "can be read by others"
+
 
 class FoundKey(NamedTuple):
-    """The key and where it was found, or why there is none."""
+    """The key and where it was found, or why there is none; the place of one that is no use."""
 
     key: str | None
     place: str
@@ -1899,10 +1901,9 @@ def _key_in(name: str) -> tuple[str | None, str]:
     path = Path(name)
     try:
         if not path.is_file():
-            return None, "names no regular file"
+            return None, "is no file"
         if _mode_of(path) & 0o077:
-            mend = "chmod 600 it, or mount a secret with mode 0400 (Kubernetes: defaultMode)"
-            return None, f"can be read by others ({mend})"
+            return None, _OPEN_TO_OTHERS
         return read_key(read_text(path, 4096))
     except (OSError, ValueError):
         return None, "cannot be read"
@@ -1915,21 +1916,32 @@ def find_key(settings: Settings) -> FoundKey:
     """
     if settings.key:
         return FoundKey(settings.key, KEY_VARIABLE)
-    problem, flaw = settings.key_problem or "", ""
-    if settings.key_file:
-        key, flaw = _key_in(settings.key_file)
-        if key and not problem.endswith(ODD_KEY):
-            return FoundKey(key, KEY_FILE_VARIABLE)
-    reasons = [problem, f"the file in {KEY_FILE_VARIABLE} {flaw}" if flaw else ""]
+    problem, mend = settings.key_problem or "", "; mend it or unset the variable"
+    if problem.endswith(ODD_KEY):
+        return FoundKey(None, KEY_VARIABLE, f"{_NO_USE}{problem}{mend}.")
     stored = f"{settings.data_dir}/{STORED_KEY}"
-    if not flaw and not problem.endswith(ODD_KEY) and os.path.lexists(stored):
-        key, flaw = _key_in(stored)
-        if key:
-            return FoundKey(key, stored)
-        reasons.append(f"{stored} {flaw}")
-    unset = f"neither {KEY_VARIABLE} nor {KEY_FILE_VARIABLE} is set, and none is stored"
-    told = ", and ".join(filter(None, reasons)) or unset
-    return FoundKey(None, "", f"No Perplexity API key: {told}.")
+    if not settings.key_file and not os.path.lexists(stored):
+        unset = f"neither {KEY_VARIABLE} nor {KEY_FILE_VARIABLE} is set, and none is stored"
+        return FoundKey(None, "", f"No Perplexity API key: {problem or unset}.")
+    name = settings.key_file or stored
+    key, flaw = _key_in(name)
+    place = KEY_FILE_VARIABLE if settings.key_file else stored
+    if key:
+        return FoundKey(key, place)
+    from pathlib import Path
+
+    # What names nothing may be a key, put into the wrong variable.
+    is_path = flaw == _OPEN_TO_OTHERS or Path(name).is_absolute()
+    shown = one_line(name, 4096) if is_path else "a relative path"
+    told = f"{place} names {shown}, which" if settings.key_file else shown
+    if flaw == _OPEN_TO_OTHERS:
+        import shlex
+
+        mounted = " (of a mounted secret the mode is 0400; Kubernetes: defaultMode)"
+        mend = f": chmod 600 {shlex.quote(shown)}{mounted * (place != stored)}"
+    elif place == stored:
+        mend = "; store one anew: perplexity-pro key set"
+    return FoundKey(None, place, f"{_NO_USE}{told} {flaw}{mend}.")
 
 
 def store_own(settings: Settings, name: str, text: str) -> Path:
@@ -5832,6 +5844,8 @@ class Call:
                 f"{KEY_VARIABLE}, or its file's path as {KEY_FILE_VARIABLE}, and restart the "
                 "client."
             )
+            if found.place:
+                mend = "If a variable changes in the client's configuration, restart the client."
             raise ToolError("authentication", found.problem, todo=mend)
         return found.key
 
@@ -13127,7 +13141,7 @@ def _error_line(order: ParsedCommand, ended: _Watch, screen: Screen) -> str:
         advice = f"See {PROGRAM} help settings."
     is_ours = order.declared.word != "computer"  # which has an account in place of a key
     if is_ours and kind == "authentication" and find_key(ended.call.settings).key is None:
-        advice = NO_KEY
+        advice = "" if find_key(ended.call.settings).place else NO_KEY
     detail = f" ({ended.outcome.detail})" if ended.outcome.detail else ""
     mark = "" if screen.watched else f" [{kind}]"
     line = f"{PROGRAM} {order.declared.word}: {spoken(message)} {advice}".rstrip()
@@ -13949,6 +13963,11 @@ _OTHERS_KEY = "Perplexity keys begin with pplx-; this looks like another vendor'
 NO_KEY = f"Make one at {KEYS_PAGE}, then store it: {PROGRAM} key set"
 
 
+def _told_of(missing: FoundKey) -> str:
+    """Why there is no key, and what to do: another one is of no help while one is named."""
+    return missing.problem if missing.place else f"{missing.problem} {NO_KEY}"
+
+
 def run_key(words: Sequence[str], scene: Context) -> int:
     """Store the API key, say where it comes from, or remove the stored one."""
     settings, screen = scene
@@ -13960,7 +13979,7 @@ def run_key(words: Sequence[str], scene: Context) -> int:
         raise UsageError(f"{hint}{'' if more else _meant(action, COMMANDS['key'].words)}")
     if action == "status":  # of the key its last characters, and whether the API takes it
         if found.key is None:
-            raise ToolError("authentication", f"{found.problem} {NO_KEY}")
+            raise ToolError("authentication", _told_of(found))
         screen.data(f"From {found.place}, ending in {found.key[-4:]}.\n")
         with contextlib.closing(Runtime(settings._replace(observe=False))) as runtime:
             screen.note(f"{settings.base_url} answered in {_answered_in(runtime)} ms")
@@ -13984,9 +14003,10 @@ def run_key(words: Sequence[str], scene: Context) -> int:
         if not key.startswith("pplx-"):
             screen.note(f"Warning: {_OTHERS_KEY}.")
     found = find_key(settings)
-    if found.key not in {None, key}:
-        comes = "is set too, and comes first" if key else "still gives a key"
-        screen.note(f"Warning: {found.place} {comes}.")
+    if key and found.place in {KEY_VARIABLE, KEY_FILE_VARIABLE}:
+        screen.note(f"Warning: {found.place} is set too, and comes first. {found.problem}".rstrip())
+    elif found.key not in {None, key}:
+        screen.note(f"Warning: {found.place} still gives a key.")
     return 0
 
 
@@ -14147,7 +14167,7 @@ def _look_at_machine(settings: Settings) -> _Seen:
     yield "settings", f"{len(flaws)} to mend" if flaws else "all usable", " ".join(flaws)
     found = find_key(settings)
     if found.key is None:
-        yield "key", "none found", f"{found.problem} {NO_KEY}"
+        yield "key", "cannot be used" if found.place else "none found", _told_of(found)
     else:  # of what shape it is, never its text
         shape = f"in {found.place}, {len(found.key)} characters"
         yield "key", shape, "" if found.key.startswith("pplx-") else f"{_OTHERS_KEY}."

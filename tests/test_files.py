@@ -300,7 +300,7 @@ class FindingTheKey(Scratch):
         for mode in (0o644, 0o640, 0o604, 0o620, 0o602, 0o610, 0o777):
             found = self.found(self.file(KEY.encode(), mode))
             self.assertIsNone(found.key, oct(mode))
-            self.assertIn("can be read by others (chmod 600 it, or mount", found.problem)
+            self.assertRegex(found.problem, "which can be read by others: chmod 600 .*; Kubernetes")
         for mode in (0o600, 0o400, 0o700):
             self.assertEqual(self.found(self.file(KEY.encode(), mode)).key, KEY, oct(mode))
 
@@ -312,16 +312,23 @@ class FindingTheKey(Scratch):
 
     def test_what_is_wrong_with_the_file_is_said_and_its_content_is_not(self) -> None:
         for content, words in {
-            b"": "the file in PERPLEXITY_API_KEY_FILE is empty",
+            b"": "which is empty; mend it or unset the variable.",
             b"<key>": "holds a placeholder",
             b"hunter2 hunter2": "holds characters that no key has",
             b"hunter2\xff": "cannot be read",
             b"hunter2" * 1000: "cannot be read",
         }.items():
-            problem = self.found(self.file(content)).problem
+            name = self.file(content)
+            problem = self.found(name).problem
             self.assertIn(words, problem)
             self.assertNotIn("hunter2", problem)
-            self.assertIn("No Perplexity API key: the file in PERPLEXITY_API_KEY_FILE", problem)
+            start = f"The key cannot be used: PERPLEXITY_API_KEY_FILE names {name}, which "
+            self.assertTrue(problem.startswith(start), problem)
+
+    def test_a_key_in_the_variable_of_its_file_is_not_repeated(self) -> None:
+        found = self.found(KEY)
+        self.assertNotIn(KEY[:8], found.problem)
+        self.assertIn("PERPLEXITY_API_KEY_FILE names a relative path, which is no", found.problem)
 
     def test_one_that_is_named_and_cannot_be_used_does_not_give_way_to_another(self) -> None:
         stored = pro.store_own(self.settings(), pro.STORED_KEY, KEY)
@@ -329,7 +336,7 @@ class FindingTheKey(Scratch):
         readable = self.file(KEY.encode(), 0o644) if POSIX else str(self.folder / "none")
         for variables, words in (
             ({"PERPLEXITY_API_KEY": "two words"}, "PERPLEXITY_API_KEY holds characters that no"),
-            ({"PERPLEXITY_API_KEY_FILE": readable}, "the file in PERPLEXITY_API_KEY_FILE"),
+            ({"PERPLEXITY_API_KEY_FILE": readable}, f"PERPLEXITY_API_KEY_FILE names {readable}"),
         ):
             found = pro.find_key(self.settings(**variables))
             self.assertIsNone(found.key)
@@ -345,7 +352,7 @@ class FindingTheKey(Scratch):
         for name in (*names, "a" * 5000, "\udc80"):
             found = self.found(name)
             self.assertIsNone(found.key)
-            self.assertRegex(found.problem, "FILE (names no regular file|cannot be read)")
+            self.assertRegex(found.problem, "FILE names .*, which (is no file|cannot be read);")
 
 
 if __name__ == "__main__":

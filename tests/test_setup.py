@@ -512,6 +512,49 @@ class StoredKey(unittest.TestCase):
             for word in pro.CLIENTS:
                 self.assertNotIn("YOUR_KEY", here.line(f"setup {word}").out)
 
+    def test_one_that_is_named_and_cannot_be_used_is_to_be_mended_not_stored_anew(self) -> None:
+        with machine() as (here, home):
+            nothing, opened = home / "none", home / "open"
+            opened.write_text(here.fake.key, "utf-8")
+            opened.chmod(0o644)
+            cases: list[tuple[dict[str, str], str]] = [
+                ({"PERPLEXITY_API_KEY": "two words"}, "PERPLEXITY_API_KEY holds characters"),
+                (
+                    {"PERPLEXITY_API_KEY": "", "PERPLEXITY_API_KEY_FILE": str(nothing)},
+                    f"PERPLEXITY_API_KEY_FILE names {nothing}, which is no file; mend it or unset "
+                    "the variable.",
+                ),
+            ]
+            if os.name != "nt":
+                named = {"PERPLEXITY_API_KEY": "", "PERPLEXITY_API_KEY_FILE": str(opened)}
+                cases.append((named, f"which can be read by others: chmod 600 {opened}"))
+            for named, words in cases:
+                for line in ("ask q", "key status", "doctor --offline --json", "key set"):
+                    with self.subTest(words=words, line=line):
+                        said = here.line(line, stdin=here.fake.key.encode(), **named)
+                        told = said.out + said.err
+                        self.assertIn("The key cannot be used: PERPLEXITY_API_KEY", told)
+                        self.assertIn(words, told)
+                        for other in ("No Perplexity API key", "Make one at", "none found"):
+                            self.assertNotIn(other, told)
+                        if line == "key set":
+                            self.assertRegex(
+                                said.err, r"Warning: PERPLEXITY_API_KEY\w* is set too,"
+                            )
+            stored = Path(here.folder, "data", pro.STORED_KEY)
+            if os.name != "nt":
+                stored.chmod(0o644)
+                said = here.line("ask q", PERPLEXITY_API_KEY="")
+                words = (
+                    f"The key cannot be used: {stored} can be read by others: chmod 600 {stored}"
+                )
+                self.assertIn(f"{words}.", said.err)
+
+    def test_a_variable_before_the_stored_key_is_warned_of(self) -> None:
+        with machine() as (here, _):
+            said = here.line("key set", stdin=here.fake.key.encode())
+            self.assertIn("Warning: PERPLEXITY_API_KEY is set too, and comes first.\n", said.err)
+
     def test_a_placeholder_beside_a_stored_key_is_no_fault(self) -> None:
         with machine() as (here, home):
             (home / ".lmstudio").mkdir()
