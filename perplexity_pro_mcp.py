@@ -1114,7 +1114,12 @@ _OWN_ROWS: tuple[tuple[Any, ...], ...] = (  # each name begins with PERPLEXITY_
     ("API_KEY_FILE", "key_file", _path, "A file that holds the key, readable by its owner only"),
     ("DATA_DIR", "data_dir", _folder, "Folder of database and backups", "~/.perplexity-pro"),
     ("BASE_URL", "base_url", _base_url, "API address: https, or http on loopback"),
-    ("FILES_DIR", "files_dir", _path, "Folder from which images may be read", "none: images off"),
+    (
+        "FILES_DIR",
+        "files_dir",
+        _path,
+        "Files: over MCP (off without it) only below it, on the command line those you name",
+    ),
     ("ROUTING", "routing", _word(*_MODES, grave=True), "standard, custom or dynamic"),
     ("MODEL", "model", _model, "standard: the model of a call naming none"),
     *((f"TIER_{t.upper()}", t, _model, f"custom, dynamic: {t} model") for t in TIERS),
@@ -12364,8 +12369,11 @@ def aligned(rows: Sequence[Sequence[str]], width: int, *, wrap: bool = False) ->
     """Rows as lines with columns under each other; what is too wide is cut, or wrapped."""
     columns = list(zip(*rows))
     sizes = [max(map(width_of, column)) for column in columns]
+    longest = [max(map(width_of, ["", *" ".join(column).split()])) for column in columns]
     while sum(sizes) > max(width - 2 * (len(sizes) - 1), 3 * len(sizes)):
-        sizes[sizes.index(max(sizes))] -= 1
+        # Words are broken only where no other column has room to give.
+        roomy = [size * (wrap and size > word) for size, word in zip(sizes, longest)]
+        sizes[max(range(len(sizes)), key=lambda at: (roomy[at], sizes[at], -at))] -= 1
     numeric = [all(re.fullmatch(r"[-$\d.,%]*", cell) for cell in column[1:]) for column in columns]
     lines = []
     for row in rows:
@@ -12523,6 +12531,12 @@ _FENCED = pattern(
 )
 # A name in quotes belongs to JSON or was typed, and is shown as it is.
 _CALL = pattern(rf"(?<![\"'\w]){PREFIX}([a-z]+)( \{{)?")
+# What pages say to models, and what it is in a shell.
+_TYPED = {
+    "set PERPLEXITY_API_KEY.": f"store one: {PROGRAM} key set.",
+    "ask the user, then repeat with confirm true": "repeat with --yes",
+    "in text, structured and _meta form": "shown in brackets behind its message in a pipe",
+}
 
 
 def spoken(sentence: str) -> str:
@@ -12530,6 +12544,8 @@ def spoken(sentence: str) -> str:
     an answer, a key or a title may name a tool as well."""
     import shlex
 
+    for told, typed in _TYPED.items():
+        sentence = sentence.replace(told, typed)
     pieces, at = [], 0
     for found in _CALL.finditer(sentence):
         declared = TOOLS.get(PREFIX + found[1])
@@ -13315,14 +13331,15 @@ def table_text(
     wrap = wrap or screen.width < COLUMNS - 20
     words = [max(map(width_of, " ".join(column).split())) for column in zip(*shown)]
     if wrap and sum(words) + 2 * len(words) > screen.width:  # names must stay whole
-        first, lines = head[0], list[str]()
+        first, rest = head[0] * (" " in head[0]), list[str]()  # one that tells a unit stays
         for row in shown:
             named = [f"{name} {cell}" for name, cell in zip(head[1:], row[1:]) if cell != "-"]
             told = wrapped(", ".join(named), screen.width - 2)
-            lines += [row[0], *(f"  {line}" for line in told)]
+            rest += [*wrapped(row[0], screen.width), *(f"  {line}" for line in told)]
     else:
-        first, *lines = aligned([head, *shown], screen.width, wrap=wrap)
-    return "\n".join([styled(first, "1") if screen.styled else first, *lines]) + "\n"
+        first, *rest = aligned([head, *shown], screen.width, wrap=wrap)
+    title = [styled(first, "1") if screen.styled else first] if first else []
+    return "\n".join([*title, *rest]) + "\n"
 
 
 def _table(order: ParsedCommand, outcome: Outcome, screen: Screen) -> str | None:

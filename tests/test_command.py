@@ -1164,9 +1164,41 @@ class Typing(unittest.TestCase):
             settings = here.line("help settings", tty=True).out
             for variable in pro.VARIABLES:
                 self.assertLessEqual(set(variable.name.split()), set(settings.split()))
+            self.assertLessEqual(max(map(len, settings.splitlines())), 50)
+            self.assertTrue(settings.startswith("PERPLEXITY_API_KEY\n"), settings[:40])
+            self.assertNotRegex(settings, "default [^,]*: ?images")
             piped = here.line("help settings").out.splitlines()
             self.assertEqual(len(piped), len(pro.VARIABLES))
             self.assertTrue(all(line.count("\t") == 2 for line in piped))
+
+    def test_names_are_whole_at_every_width(self) -> None:
+        with console() as here:
+            for width in (30, 60, 80, 89, 90, 91, 120):
+                size = os.terminal_size((width, 20))
+                with mock.patch.object(shutil, "get_terminal_size", return_value=size):
+                    shown = here.line("help settings", tty=True).out
+                for variable in pro.VARIABLES:
+                    self.assertLessEqual(set(variable.name.split()), set(shown.split()), width)
+
+    def test_which_files_are_taken_is_said_of_mcp_and_of_a_shell(self) -> None:
+        with console() as here:
+            rows = [row.split("\t") for row in here.line("help settings").out.splitlines()]
+        ((default, meaning),) = [row[1:] for row in rows if row[0] == "PERPLEXITY_FILES_DIR"]
+        self.assertEqual(default, "none")
+        self.assertRegex(meaning, "over MCP.* only below it.*command line.* you name")
+        readme = " ".join(Path(ROOT, "README.md").read_text("utf-8").split())
+        for sentence in re.findall(r"[^.|]*(?<!`)`PERPLEXITY_FILES_DIR`[^.|]*", readme):
+            self.assertRegex(sentence, "(?i)over MCP.*you name")
+
+    def test_failures_are_explained_in_a_shells_words(self) -> None:
+        with console() as here:
+            for line in ("help errors", "help topic errors", "help tool ask"):
+                for tty in (False, True):
+                    said = " ".join(here.line(line, tty=tty).out.split())
+                    self.assertIn("perplexity-pro key set", said, line)
+                    self.assertIn("with --yes", said, line)
+                    for words in ("_meta", "set PERPLEXITY_API_KEY", "confirm true"):
+                        self.assertNotIn(words, said, line)
 
     def test_a_chat_is_read_as_answers_are_shown(self) -> None:
         with console() as here:
