@@ -164,10 +164,10 @@ DECISIONS_PATH = "/v1/decisions"
 EMBEDDINGS_PATH = "/v1/embeddings"
 MODELS_PATH = "/v1/models"
 DEFAULT_COMPUTER_URL = "https://www.perplexity.ai/rest/computer/mcp"
+COMPUTER_READING = "read_thread models_list list_thread_assets create_asset_download projects_list"
 COMPUTER_WORDS = (  # what may be chosen of Computer while nobody is signed in and none is listed
     "computer computer_file call_perplexity_computer answer_question confirm_action_approve "
-    "confirm_action_deny notify_connected read_thread models_list list_thread_assets "
-    "create_asset_download projects_list create_attachment_upload"
+    f"confirm_action_deny notify_connected {COMPUTER_READING} create_attachment_upload"
 )
 
 # Protocol versions, newest first. The modern one has no handshake.
@@ -977,7 +977,7 @@ def read_key(text: str) -> tuple[str | None, str]:
 
 def _shown(text: str) -> str:
     """A refused value as it may be repeated: a key may have been put into the wrong variable."""
-    is_secret = re.search(r"(?i)\Applx-|\S{20}", text)
+    is_secret = re.search(r"(?i)pplx-|\S{20}", text)
     return repr(f"{text[:4]}\u2026" if is_secret else one_line(text, 40))
 
 
@@ -1949,6 +1949,14 @@ def find_key(settings: Settings) -> FoundKey:
     return FoundKey(None, place, f"{_NO_USE}{told} {flaw}{mend}.")
 
 
+def read_own(settings: Settings, name: str) -> Json:
+    """The JSON in a file of the data folder; OSError or ValueError where there is none."""
+    path = own_path(settings, name)
+    if not path.is_file():  # opening a pipe would wait for its writer
+        raise FileNotFoundError
+    return read_json(read_text(path, 1 << 20))
+
+
 def store_own(settings: Settings, name: str, text: str) -> Path:
     """Write a file of the data folder, for its owner alone; returns where."""
     path = data_folder(settings) / name
@@ -2278,8 +2286,10 @@ class _Exchange:
             raise TimeoutError
         return min(left, self.read_s) if self.reached else left
 
-    def too_large(self) -> _Failed:
+    def too_large(self) -> Exception:
         """The end of an attempt whose reply, or what it unpacks to, is more than is read."""
+        if not self.reached:  # a proxy's, so nothing has been sent to the API
+            return ValueError()
         what = f"The reply was larger than the {self.most_bytes / (1 << 20):.3g} MiB that are read"
         return _Failed(Cause("unexpected_response", what, "ask for less at once", sent=True))
 
@@ -2301,7 +2311,7 @@ def _proxy_for(settings: Settings, url: Any) -> _Proxy | None:
     name = next((n for n in ("https_proxy", "all_proxy") if values.get(n)), None)
     if name is None or url.scheme == "http":
         return None
-    words = re.split(r"[,\s]+", values.get("no_proxy", "").lower())
+    words = re.split(r"[,\s]+", re.sub(r"[\[\]]", "", values.get("no_proxy", "").lower()))
     # `.example.org` and `*.example.org` are read as `example.org`, as most programs do.
     ends = tuple(f".{word.lstrip('*.')}" for word in words if word.strip("*."))
     spelt = (f".{url.hostname}", f".{url.hostname}:{url.port or 443}")
@@ -2449,7 +2459,9 @@ def _connection_class() -> Callable[..., Any]:
             super().__init__(proxy.address if proxy else exchange.host, None if proxy else port)
             if proxy:
                 known = {"Proxy-Authorization": proxy.authorization} if proxy.authorization else {}
-                self.set_tunnel(exchange.host, port, known)
+                # Before Python 3.13, http.client sets no brackets around an IPv6 address.
+                host = f"[{exchange.host}]" if ":" in exchange.host else exchange.host
+                self.set_tunnel(host, port, known)
             vars(self)["_create_connection"] = functools.partial(_dialled, exchange)
             vars(self)["response_class"] = functools.partial(_response_class(), exchange)
 
@@ -2486,7 +2498,8 @@ def _connection_class() -> Callable[..., Any]:
 def _opened(exchange: _Exchange, accept: str) -> Any:
     """http.client's response as soon as its headers are there, whatever its status."""
     outgoing, url = exchange.outgoing, exchange.url
-    headers = {"User-Agent": USER_AGENT, "Connection": "close", **dict(outgoing.headers)}
+    headers = {"Host": url.netloc, "User-Agent": USER_AGENT, "Connection": "close"}
+    headers.update(outgoing.headers)
     if not outgoing.url:
         headers.update({"Authorization": f"Bearer {exchange.key}", "Accept": accept})
         headers.update({"Content-Type": "application/json"} if exchange.content else {})
@@ -4032,6 +4045,9 @@ _GROUPINGS = {
     "project": "coalesce(project_name, '(none)')",
     "day": "substr(created_at, 1, 10)",
 }
+# Of Computer's tools, what reads, lists or moves files takes none of the account's credits.
+_FREE_WORDS = f"{PREFIX}computer_file create_attachment_upload {COMPUTER_READING}"
+_IN_CREDITS = f"api = 'computer' AND instr(' {_FREE_WORDS} ', ' ' || tool || ' ') = 0"
 
 
 def usage_report(
@@ -4047,9 +4063,10 @@ def usage_report(
         coalesce(sum(output_tokens), 0) AS output_tokens,
         coalesce(sum(total_tokens), 0) AS total_tokens,
         sum(cost_nano_usd) AS cost_nano_usd,
-        CASE WHEN sum(api <> 'computer') THEN usd(sum(cost_nano_usd)) END AS cost_usd,
+        CASE WHEN sum(api <> 'computer') OR NOT sum({_IN_CREDITS})
+        THEN usd(sum(cost_nano_usd)) END AS cost_usd,
         sum(cost_source = 'computed' AND api <> 'computer') AS calls_cost_computed,
-        sum(cost_source = 'none') AS calls_cost_unknown, sum(api = 'computer') AS calls_in_credits
+        sum(cost_source = 'none') AS calls_cost_unknown, sum({_IN_CREDITS}) AS calls_in_credits
         FROM usage_events
         WHERE (:project IS NULL OR project_name = :project)
         AND (:since IS NULL OR created_at >= :since)
@@ -9546,7 +9563,7 @@ def do_usage(call: Call, args: UsageArgs) -> UsageResult:
     totals = {name: sum(group[name] for group in groups if name != "cost_usd") for name in measures}
     totals["cost_usd"] = usd_text(totals["cost_nano_usd"])
     if in_credits:
-        told = "took credits of your account, which have no price here"
+        told = "may have taken credits of your account, which have no price here"
         call.warn(f"{counted(in_credits, 'call')} of Perplexity Computer {told}.")
     # Of days the latest are wanted, in their order; of other groups the dearest.
     first, last = args.offset, args.offset + args.limit
@@ -10465,7 +10482,6 @@ _MAX_MESSAGE_BYTES, _MAX_FORM_BYTES, _MAX_FILE_BYTES = 8 << 20, 10_000, 200_000_
 _LOGIN_TODO = "run `perplexity-pro computer login` in a terminal"
 _THANKS = b"<!doctype html><title>Perplexity Computer</title><p>You may close this page.</p>\n"
 # What may be asked again, besides what calls itself read-only: all others must not be sent twice.
-_READING = "read_thread models_list list_thread_assets create_asset_download projects_list"
 _SENDING = pattern(r"call_|answer_|confirm_|notify_|create_attachment_upload")
 
 
@@ -10760,7 +10776,7 @@ def _stored(settings: Settings) -> SignIn | None:
     try:
         if any(stamp_of(settings, _SIGN_IN)):
             own_file(own_path(settings, _SIGN_IN))  # its owner's alone, if it was not
-        found = read_json(read_text(own_path(settings, _SIGN_IN), 1 << 20))
+        found = read_own(settings, _SIGN_IN)
         made = SignIn(**{name: found[name] for name in SignIn._fields})
         if all(re.fullmatch(r"[\x21-\x7e]*", value) for value in made[:-1]):
             return made._replace(expires_at=float(made.expires_at))
@@ -10999,7 +11015,7 @@ class Computer:
             self._stamp, found, made = stamp, dict[str, Tool](), signed_in(self.settings)
             self._is_in, self._listed_at = made is not None, 0.0
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-                kept = read_json(read_text(own_path(self.settings, _LIST), 1 << 20))
+                kept = read_own(self.settings, _LIST)
                 if made and kept["resource"] == made.resource:
                     self._listed_at = float(kept["fetched_at"])
                     found = {one["name"]: self._tool_of(one) for one in _kept_tools(kept["tools"])}
@@ -11065,7 +11081,7 @@ class Computer:
         """What to do where nobody knows what became of a call; nothing for one that reads."""
         entry = self._tools[name].entry if name in self._tools else None
         says_so = object_in(entry, "annotations").get("readOnlyHint") is True
-        if name in _READING.split() or (says_so and not _SENDING.match(name)):
+        if name in COMPUTER_READING.split() or (says_so and not _SENDING.match(name)):
             return ""
         thread = _plain(arguments, "thread_id")
         where = "look for it among the threads on https://www.perplexity.ai"
@@ -12864,6 +12880,16 @@ def _place(order: ParsedCommand, places: list[str], stdin: Stdin) -> None:
         raise UsageError(f"unexpected words: {one_line(' '.join(places), 60)}")
 
 
+def _texts_of(words: Sequence[str], stdin: Stdin) -> tuple[list[str], str]:
+    """What each of some words stands for, and the text they make together."""
+    # @name alone is a file, a sentence that begins with @ is not.
+    texts = [stdin.text_of(w).rstrip() if re.fullmatch(r"-|@\S*", w) else w for w in words]
+    text = "".join(texts[:1])
+    for number, piece in enumerate(texts[1:], 1):  # what was piped in stands between blank lines
+        text += ("\n\n" if "-" in words[number - 1 : number + 1] else " ") + piece
+    return texts, text
+
+
 def _place_question(order: ParsedCommand, field: Field, words: list[str], stdin: Stdin) -> None:
     """Make a question of all words that are left; without any, of what was piped in."""
     arguments = order.arguments
@@ -12871,13 +12897,9 @@ def _place_question(order: ParsedCommand, field: Field, words: list[str], stdin:
     # Pictures may be judged without a text.
     if not words and asks and "images" not in arguments and stdin.is_fed():
         words = ["-"]
-    # @name alone is a file, a sentence that begins with @ is not.
-    texts = [stdin.text_of(w).rstrip() if re.fullmatch(r"-|@\S*", w) else w for w in words]
-    if not texts:
+    if not words:
         return
-    text = texts[0]
-    for number, piece in enumerate(texts[1:], 1):  # what was piped in stands between blank lines
-        text += ("\n\n" if "-" in words[number - 1 : number + 1] else " ") + piece
+    texts, text = _texts_of(words, stdin)
     if not text.strip() and (field.shape.kind == "string" or words == ["-"]):
         flaw = f"missing{_MISSING[field.name]}" if words == ["-"] else "blank"
         raise UsageError(f"{field.name} is {flaw}")
@@ -13852,7 +13874,7 @@ def _computer_call(
         return given[0], arguments
     if action == "read":
         return "read_thread", {"thread_id": given[0]}
-    message = " ".join(given) or arguments.get("message") or ""
+    message = _texts_of(given, stdin)[1] or arguments.get("message") or ""
     message = message or (stdin.text() if stdin.is_fed() else "")
     if not str(message).strip():
         raise UsageError("say what Computer is to do, or one of " + ", ".join([*_COMPUTER][1:]))

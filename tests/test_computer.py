@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -21,7 +22,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from fake_computer import MCP_PATH, FakeComputer
-from support import IMPORT, META, ROOT, WAIT_S, ServerThread, cancel, pro, request
+from support import IMPORT, META, ROOT, WAIT_S, ServerThread, cancel, fed, pro, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -1228,6 +1229,21 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(self.line(made, "--", "statsu")[0], 0)
             self.assertEqual(len(made.fake.sent("tools/call")), asked + 1)
 
+    def test_a_dash_stands_for_what_is_piped_in(self) -> None:
+        with bridge() as made:
+            for words, task in (
+                (("-",), "piped task"),
+                (("sum", "this", "up", "-"), "sum this up\n\npiped task"),
+                ((), "piped task"),
+            ):
+                with fed(b"piped task\n") as descriptor:
+                    stdin = functools.partial(pro.Stdin, descriptor)
+                    with mock.patch.object(pro, "Stdin", stdin):
+                        status, _, err = self.line(made, *words)
+                self.assertEqual(status, 0, err)
+                sent = made.fake.sent("tools/call")[-1]["params"]["arguments"]
+                self.assertEqual(sent["message"], task)
+
     def test_a_person_gets_all_of_a_text_in_the_form_that_was_asked_for(self) -> None:
         with bridge(PERPLEXITY_MAX_RESULT_CHARS="5000") as made:
             whole = self.line(made, "long")[1]
@@ -1348,6 +1364,25 @@ class CommandLine(unittest.TestCase):
 
 
 class Processes(unittest.TestCase):
+    @unittest.skipUnless(hasattr(os, "mkfifo"), "needs a POSIX system")
+    def test_a_pipe_in_a_files_place_is_no_sign_in_and_no_list(self) -> None:
+        for name, words in (("computer.json", "Nobody is signed in"), ("computer-tools.json", "")):
+            with bridge() as made, self.subTest(name):
+                (made.data / name).unlink()
+                os.mkfifo(made.data / name, 0o600)
+                command = [sys.executable, str(ROOT / "perplexity_pro_mcp.py"), "computer", "tools"]
+                done = subprocess.run(
+                    command,
+                    env={**os.environ, **made.environ},
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    timeout=WAIT_S,
+                    check=False,
+                )
+                self.assertIn(words, done.stderr)
+                self.assertNotIn("Traceback", done.stderr)
+
     @unittest.skipIf(os.name == "nt", "signals are of other systems")
     def test_ctrl_c_ends_the_task_at_once_and_at_the_remote(self) -> None:
         with bridge() as made:

@@ -1184,6 +1184,39 @@ class Proxies(NetworkCase):
             self.assertEqual((error.kind, error.sent), ("network_timeout", False))
             self.assertIn("the proxy in HTTPS_PROXY", error.message)
 
+    def test_a_proxy_that_answers_without_end_leaves_nothing_in_doubt(self) -> None:
+        self.settings = self.settings._replace(base_url="https://api.example.org")
+
+        def endless(connection: socket.socket) -> None:
+            read_head(connection)
+            connection.sendall(b"HTTP/1.1 200 OK\r\n")
+            with contextlib.suppress(OSError):
+                while True:
+                    connection.sendall(b"X: y\r\n" * 10_000)
+
+        server: RawServer = self.entered(RawServer(endless))
+        proxies = (("https_proxy", f"127.0.0.1:{server.port}"),)
+        self.settings = self.settings._replace(proxies=proxies, max_attempts=1)
+        error = self.failed_post()
+        self.assertEqual((error.kind, error.sent), ("network_timeout", False))
+        self.assertIn("the proxy in HTTPS_PROXY", error.message)
+
+    def test_an_ipv6_address_behind_a_proxy_has_brackets(self) -> None:
+        api = self.raw(sends(OK), tls=True)
+        relay = Relay(api.port)
+        self.behind(relay, https_proxy="{}")
+        for port in ("", ":8443"):
+            self.settings = self.settings._replace(base_url=f"https://[fd00::1]{port}")
+            self.failed_post()
+            self.assertIn(f"CONNECT [fd00::1]{port or ':443'} HTTP/1.", relay.heads[-1])
+            self.assertNotIn("[[", relay.heads[-1])
+        self.settings = self.settings._replace(
+            base_url="https://[::1]:9", connect_timeout_s=SHORT_S
+        )
+        for known in ("[::1]", "::1", "[::1]:9"):
+            self.behind(relay, https_proxy="{}", no_proxy=known)
+            self.assertNotIn("proxy", self.failed_post().message.split(";")[0], known)
+
     def test_what_fails_behind_the_tunnel_is_not_blamed_on_the_proxy(self) -> None:
         api = self.raw(sends(OK), tls=True)
         self.settings = self.settings._replace(base_url=f"https://wrong.example:{api.port}")

@@ -110,7 +110,12 @@ class Defaults(unittest.TestCase):
 
 class Refused(unittest.TestCase):
     def test_a_key_in_a_wrong_variable_is_not_repeated(self) -> None:
-        for key in ("pplx-aB3dE6gH9jK2mN5pQ8sT", "PPLX-abc", "sk-aB3dE6gH9jK2mN5pQ8sTu"):
+        for key in (
+            "pplx-aB3dE6gH9jK2mN5pQ8sT",
+            "PPLX-abc",
+            "sk-aB3dE6gH9jK2mN5pQ8sTu",
+            "Bearer pplx-aB3dE6gH9",
+        ):
             for name in ("ROUTING", "WAIT_SECONDS", "COMPUTER", "MAX_ATTEMPTS", "LOG_LEVEL"):
                 read = settings(**{f"PERPLEXITY_{name}": key})
                 (told,) = read.problems + read.warnings

@@ -1227,6 +1227,15 @@ class Usage(WithFolder):
             here.environ["PERPLEXITY_DATA_DIR"] = str(self.folder)
             for tty in (False, True):
                 self.assertRegex(here.run("usage", tty=tty).out, r"a\W.*credits")
+        free = ("read_thread", "models_list", "perplexity_computer_file")
+        for number, name in enumerate((*free, "answer_question")):
+            with self.subTest(name):
+                self.sql("UPDATE usage_events SET tool = ? WHERE api = 'computer'", name)
+                found = self.tool("usage")
+                costs = {group["key"]: group["cost_usd"] for group in found["groups"]}
+                self.assertEqual(costs[name], "0" if number < len(free) else None)
+                said = " ".join(found["warnings"])
+                self.assertEqual("1 call of Perplexity Computer" in said, number == len(free))
 
     def test_a_page_of_groups_leaves_the_totals(self) -> None:
         found = self.tool("usage", limit=1, offset=1)
