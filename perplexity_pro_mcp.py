@@ -23,7 +23,7 @@ What it can reach, and where that is written
   ports      none; but `computer login` listens on 127.0.0.1 for the browser's answer, and opens
              the browser unless told not to: the one program ever started             chapter 16
 
-To audit it, read chapters 3, 5 and 6 first, at most 1,420 lines of at most 15,000: the key, the
+To audit it, read chapters 3, 5 and 6 first, at most 1,440 lines of at most 15,000: the key, the
 files and the sockets live there and nowhere else. Tests hold every power to its chapter, and these
 figures. Its threads and locks are listed at the heads of chapters 6, 11 and 15.
 
