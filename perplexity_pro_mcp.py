@@ -11816,6 +11816,7 @@ _TOML_TABLE = (  # our header, and the lines below it
     rf"(?m)^[ \t]*\[[ \t]*mcp_servers[ \t]*\.[ \t]*[\"']?{SERVER}[\"']?[ \t]*\][^\n]*\n"
     r"((?:(?![ \t]*\[)[^\n]*(?:\n|\Z))*)"
 )
+_YAML_ENTRY = rf"(?m)^[ \t]+[\"']?{SERVER}[\"']?:"
 _REMOTE = ("url", "serverUrl", "httpUrl", "headers", "http_headers", "bearer_token_env_var")
 
 
@@ -11929,6 +11930,23 @@ def _edited_toml(client: Client, text: str, was: Json, document: dict[str, Json]
     return text[: table.start(1)] + body + text[table.end(1) :]
 
 
+def _edited_yaml(client: Client, text: str, entry: dict[str, Json]) -> str:
+    """YAML with our block as the first extension; the others are not even read."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    head = re.search(r"(?m)^extensions:[ \t]*(?:#.*)?\r?\n(?:[ \t]*(?:#.*)?\r?\n)*([ \t]*)", text)
+    if not head and re.search(r"(?m)^(?:[\"']?extensions\b|[{\[%])", text):
+        raise ValueError("its YAML is not written in the plain way that can be edited here")
+    block = _block(client, entry, (head and head[1]) or "  ").replace("\n", end) + end
+    if block in text:
+        return text
+    if re.search(_YAML_ENTRY, text):
+        raise ValueError(f'it has a "{SERVER}" whose cmd and args are for you to change')
+    if not head:
+        text += ("" if text.endswith("\n") or not text else end) + f"extensions:{end}"
+    at = head.start(1) if head else len(text)
+    return text[:at] + block + text[at:]
+
+
 def _wanted(client: Client, was: Json, fresh: dict[str, Json]) -> dict[str, Json]:
     """Our entry as it must be: a new one, or the old with what starts the server changed.
 
@@ -11992,6 +12010,10 @@ def _planned(client: Client, path: Path, text: str | None, launch: Launch) -> Cl
     """The new text; ValueError where the old or the new one is not understood."""
     mark, fresh = (text or "")[: (text or "").startswith("\ufeff")], _entry(client, launch)
     old = (text or "")[len(mark) :]
+    if client.format == "yaml":
+        new = _edited_yaml(client, old, fresh)
+        diff = _difference(path.name, client, (None if new != old else fresh, fresh), fresh)
+        return ClientPlan(path, text, mark + new, diff)
     document = _settings_in(client, old)
     servers = document.get(client.container, {})
     was, entry = servers.get(SERVER), _wanted(client, servers.get(SERVER), fresh)
@@ -12036,8 +12058,6 @@ def plan_write(client: Client, place: Place, launch: Launch) -> ClientPlan:
         where = f" ({client.menu})" if client.menu else ""
         raise _refusal(client, launch, f" has no file that can be edited here{where}")
     spot = spots[0]
-    if client.format == "yaml":
-        raise _refusal(client, launch, ": YAML is not edited here", spot.path)
     try:
         path = real_path(spot.path, spot.limit)
         old = read_exact(path, MAX_CLIENT_FILE_BYTES)
@@ -12086,7 +12106,7 @@ def _found(client: Client, path: Path) -> Found | None:
     try:
         text = read_exact(path, MAX_CLIENT_FILE_BYTES)
         if text is None or client.format == "yaml":
-            return Found(client, path, f"  {SERVER}:" in text) if text else None
+            return Found(client, path, bool(re.search(_YAML_ENTRY, text))) if text else None
         servers = _settings_in(client, text.lstrip("\ufeff")).get(client.container, {})
     except ImportError:
         return Found(client, path)

@@ -487,7 +487,7 @@ class LateEnds(unittest.TestCase):
 
     def test_what_is_not_sent_when_the_time_is_over_is_never_sent_and_leaves_no_trace(self) -> None:
         for tool in ("ask", "research", "search"):
-            with self.subTest(tool=tool), desk(PERPLEXITY_WAIT_SECONDS="0.3") as owner:
+            with self.subTest(tool=tool), desk(PERPLEXITY_WAIT_SECONDS="1") as owner:
                 limited = Answer(429, {"error": {"message": "no"}}, (("retry-after", "20"),))
                 owner.fake.always("POST /v1/agent", limited)
                 owner.fake.always("POST /search", limited)

@@ -331,7 +331,7 @@ class JsonFiles(Case):
 
     def test_a_second_run_changes_no_byte_for_any_client(self) -> None:
         for row in pro.CLIENTS.values():
-            if row.files and row.format != "yaml" and (WITH_TOMLLIB or row.format != "toml"):
+            if row.files and (WITH_TOMLLIB or row.format != "toml"):
                 once = merged(row.word, None)
                 self.assertEqual(merged(row.word, once), once, row.word)
 
@@ -631,9 +631,42 @@ class TomlFiles(Case):
 
 
 class YamlFiles(Case):
-    def test_the_block_is_printed_and_no_file_edited(self) -> None:
-        for text in ("GOOSE_MODEL: x\n", "extensions:\n  developer:\n    enabled: true\n"):
-            self.refused("goose", text, "YAML is not edited here", "config.yaml yourself")
+    TEXT = (
+        "# goose\nGOOSE_MODEL: x\nextensions:\n  developer:\n    enabled: true\n"
+        "    type: builtin\n\n  git:\n    cmd: npx\n    args: [-y, mem-server]\n"
+        "    notes: |\n      a: [b\nkeep: |\n  text\n"
+    )
+
+    def test_the_block_becomes_the_first_extension_and_others_have_no_veto(self) -> None:
+        new = merged("goose", self.TEXT)
+        block = pro.client_snippet(client("goose"), LAUNCH).partition("\n")[2]
+        self.assertEqual(new, self.TEXT.replace("extensions:\n", f"extensions:\n{block}\n"))
+        self.assertEqual(merged("goose", new), new)
+
+    def test_a_file_without_extensions_gets_them_at_its_end(self) -> None:
+        new = merged("goose", "GOOSE_MODEL: x")
+        self.assertEqual(new, f"GOOSE_MODEL: x\n{pro.client_snippet(client('goose'), LAUNCH)}\n")
+        new = merged("goose", "GOOSE_MODEL: x\r\n")
+        self.assertEqual(new.count("\n"), new.count("\r\n"))
+
+    def test_indentation_and_line_ends_are_kept(self) -> None:
+        text = "extensions:\r\n    a:\r\n        cmd: x\r\n"
+        new = merged("goose", text)
+        self.assertIn('extensions:\r\n    perplexity:\r\n        type: "stdio"\r\n', new)
+        self.assertEqual(new.count("\n"), new.count("\r\n"))
+
+    def test_what_is_written_in_another_way_is_refused(self) -> None:
+        for text in (
+            "extensions: {}\n",
+            "extensions: {a: {cmd: x}}\n",
+            '"extensions":\n  a:\n    cmd: x\n',
+            "{extensions: {}}\n",
+            "[]\n",
+        ):
+            self.refused("goose", text, "plain way")
+        for name in ("perplexity", "'perplexity'", '"perplexity"'):
+            text = f"extensions:\n  {name}:\n    cmd: uvx\n"
+            self.refused("goose", text, "whose cmd and args are for you to change")
 
 
 class Differences(Case):
@@ -672,6 +705,13 @@ class Differences(Case):
         shown = self.hides("codex", text)
         self.assertIn('+command = "/opt/py/bin/python3"', shown)
         self.assertIn("+supports_parallel_tool_calls = true", shown)
+
+    def test_nor_in_yaml(self) -> None:
+        text = (
+            "extensions:\n  a:\n    envs:\n      K: hunter2\n    args:\n    - s3cr3t\n"
+            "    notes: |\n      the door code is hunter2\n- hunter2\n"
+        )
+        self.assertIn('+    cmd: "/opt/py/bin/python3"', self.hides("goose", text))
 
     def test_of_an_older_entry_names_and_what_was_started_are_shown(self) -> None:
         own = json.loads(OLD)

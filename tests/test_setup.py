@@ -127,7 +127,7 @@ class Setup(unittest.TestCase):
         self.assertTrue(cursor.err.endswith(exported), cursor.err)
 
     def test_the_last_line_fits_the_way_in_which_the_key_arrives(self) -> None:
-        folders = {"codex": ".codex", "gemini": ".gemini",
+        folders = {"codex": ".codex", "gemini": ".gemini", "goose": ".config/goose",
                    "opencode": ".config/opencode", "vscode": ".config/Code/User"}  # fmt: skip
         with machine() as (here, home):
             for word, folder in folders.items():
