@@ -23,7 +23,7 @@ What it can reach, and where that is written
   ports      none; but `computer login` listens on 127.0.0.1 for the browser's answer, and opens
              the browser unless told not to: the one program ever started             chapter 16
 
-To audit it, read chapters 3, 5 and 6 first, at most 1,440 lines of at most 15,000: the key, the
+To audit it, read chapters 3, 5 and 6 first, at most 1,440 lines of at most 15,100: the key, the
 files and the sockets live there and nowhere else. Tests hold every power to its chapter, and these
 figures. Its threads and locks are listed at the heads of chapters 6, 11 and 15.
 
@@ -1591,7 +1591,9 @@ def _read_texts(field: Field, value: Json) -> Json:
 def _read_number(field: Field, value: Json) -> Json:
     """A number; whole floats pass as whole numbers, booleans never pass."""
     whole_only = field.shape.kind == "integer"
-    number, low, high = _from_text(value), field.arg.low, field.arg.high
+    bare = isinstance(value, str) and re.match(r"\s*-?\.\d", value)  # JSON wants a digit first
+    number = _from_text(value.replace(".", "0.", 1) if bare else value)
+    low, high = field.arg.low, field.arg.high
     bounded = _is_number(number) and (-LARGEST if low is None else low) <= number
     if bounded and number <= (LARGEST if high is None else high):
         if not whole_only:
@@ -11781,7 +11783,10 @@ def shell_command(client: Client, launch: Launch) -> str:
     import shlex
 
     words = shlex.join((launch.command, *launch.args))
-    added = {"name": SERVER, "command": launch.command, "args": list(launch.args)}
+    added: dict[str, Json] = {"name": SERVER, "command": launch.command, "args": [*launch.args]}
+    variables = _entry(client, launch).get(client.env)
+    added.update({client.env: variables} if variables else {})
+    added.update({} if launch.stored else read_json(client.beside))
     shown = {"words": words, "one": shlex.quote(words), "json": shlex.quote(json_text(added))}
     command = client.adding.format(server=SERVER, key=KEY_VARIABLE, **shown)
     option = re.search(rf" (?:-e|--env) (?={KEY_VARIABLE}=)(\S+)", command)
@@ -12304,6 +12309,7 @@ class Screen:
     def asked(self, prompt: str) -> str:
         """What a person answers; nothing at the end of the input."""
         self.status("")
+        _drop_typed()
         with contextlib.suppress(EOFError):
             return input(prompt).strip()
         return ""
@@ -12331,6 +12337,20 @@ class Screen:
 def own_screen(settings: Settings) -> Screen:
     """The streams of this process."""
     return Screen(sys.stdout, sys.stderr, settings)
+
+
+def _drop_typed() -> None:
+    """Forget what was typed ahead: it cannot answer a question that nobody had seen."""
+    if os.name == "nt":
+        import msvcrt
+
+        while _is_terminal(sys.stdin) and msvcrt.kbhit():  # type: ignore[attr-defined,unused-ignore]
+            msvcrt.getwch()  # type: ignore[attr-defined,unused-ignore]
+        return
+    with contextlib.suppress(Exception):  # a stream without a descriptor, or of no terminal
+        import termios
+
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
@@ -13140,6 +13160,7 @@ def _resuming(job_id: Json, order: ParsedCommand) -> str:
     project, output = order.arguments.get("project"), order.options.get("output")
     words = [PROGRAM, "jobs", "result", str(job_id), "--wait"]
     words += [f"--project={project}"] if project not in {None, DEFAULT_PROJECT} else []
+    words += ["--json"] if output and "json" in order.options else []
     return shlex.join([*words, *([f"--output={output}"] if output else [])])
 
 
@@ -13206,6 +13227,13 @@ def _error_line(order: ParsedCommand, ended: _Watch, screen: Screen) -> str:
     return line + detail + mark
 
 
+def _show_json(order: ParsedCommand, result: Mapping[str, Json], screen: Screen) -> None:
+    """Print a result as JSON, or write that to the file of -o."""
+    name = order.options.get("output", "-")
+    indent = 2 if name == "-" and screen.terminal else None
+    _save(name, escaped_json(result, indent) + "\n", screen)
+
+
 def _odds(answer: Mapping[str, Json]) -> float | None:
     """How likely a yes is, or the choice that was made; a score has no such thing."""
     if answer["type"] == "choice":
@@ -13234,7 +13262,7 @@ def _print(order: ParsedCommand, ended: _Watch, screen: Screen) -> None:
     outcome, options = ended.outcome, order.options
     result, quiet = outcome.structured, "quiet" in order.options
     if "json" in options:
-        screen.data(escaped_json(result, 2 if screen.terminal else None) + "\n")
+        _show_json(order, result, screen)
         return
     if "output" in options and result.get("answer"):
         _save(options["output"], report_page(order, result), screen)
@@ -13707,6 +13735,7 @@ def _save_charts(order: ParsedCommand, runtime: Runtime, screen: Screen) -> int:
 
 # ---- A conversation at a prompt
 
+_SLASHES = ("/model", "/new", "/save", "/help", "/exit", "/quit")  # the last three show the help
 _SLASH_HELP = "/model ID, /new, /save FILE; Ctrl-D ends."
 # The flags that say more than how to talk.
 _NOT_AT_A_PROMPT = frozenset(
@@ -13736,7 +13765,8 @@ def _converse(words: Sequence[str], scene: Context) -> int:
         while True:
             try:
                 line = _typed_text().strip()
-                if line.startswith("/"):
+                # A path is no command, and a text of several lines was pasted.
+                if "\n" not in line and nearest(line.partition(" ")[0], _SLASHES):
                     _obey(line, (where, flags, pages), screen)
                 elif line:
                     order = read_words(declared, ["send", *flags, *where, "--", line], Stdin())
@@ -13785,7 +13815,7 @@ def _obey(line: str, talk: tuple[list[str], list[str], list[str]], screen: Scree
     elif command == "/save" and rest:
         screen.note("There is no answer to save yet.")
     else:
-        near = nearest(command, ("/model", "/new", "/save"))
+        near = nearest(command, _SLASHES)
         hint = f"Did you mean {near}? " if near and near != command else ""
         screen.note(f"{hint}There are {_SLASH_HELP}")
 
@@ -13936,6 +13966,11 @@ def _computer_task(
             tool, arguments = _computer_answer(found, screen)
     if "quiet" not in flags:
         _note_computer(found, screen)
+    return _status_of_task(found)
+
+
+def _status_of_task(found: Mapping[str, Json]) -> int:
+    """The exit status for what Computer sent back."""
     if found.get("task_status") == "working" or found.get("status") == "in_progress":
         return STILL_RUNNING
     return 0 if found.get("event", "complete") in {"complete", "transcript"} else 1
@@ -13951,9 +13986,11 @@ def _show_computer(order: ParsedCommand, ended: _Watch, screen: Screen) -> None:
     files = [one for one in list_in(found, "files") if text_in(one, "url") and "quiet" not in flags]
     lines = [f"{one_line(str(one.get('filename')), 80)}: {one['url']}" for one in files]
     text = "\n".join([text.rstrip("\n"), *lines, ""])
+    # A download's -o names the asset; only a finished task may write over an older report.
+    saves = "output" in flags and order.declared.entry and _status_of_task(found) == 0
     if "json" in flags:
-        screen.data(escaped_json(found, 2 if screen.terminal else None) + "\n")
-    elif "output" in flags and order.declared.entry:
+        _show_json(order if saves else order._replace(options={}), found, screen)
+    elif saves:
         _save(flags["output"], without_hidden(text), screen)
     elif ended.page and text_in(found, "text"):
         ended.page.feed(text)
@@ -14082,8 +14119,10 @@ def own_launch(settings: Settings) -> Launch:
 
     stored = find_key(settings._replace(key=None, key_file=None)).key is not None
     known = (f"{user_folders()[0]}/.perplexity-pro", Settings().base_url, "")
+    by_file = find_key(settings).place == KEY_FILE_VARIABLE and find_key(settings).key is not None
+    stored, key_file = stored or by_file, (by_file and settings.key_file) or ""
     told = (("PERPLEXITY_DATA_DIR", settings.data_dir), ("PERPLEXITY_BASE_URL", settings.base_url))
-    env = tuple(pair for pair in told if pair[1] not in known)
+    env = tuple(pair for pair in (*told, (KEY_FILE_VARIABLE, key_file)) if pair[1] not in known)
     own, python = Path(__file__).resolve(), sys.executable
     parts = [part.rstrip("0123456789") for part in (*own.parts, *Path(python).parts)]
     cached = bool({"archive-v", "builds-v", "environments-v"}.intersection(parts))

@@ -46,7 +46,7 @@ IMPORTS: dict[str, Collection[int]] = {
     "llm": {19},  # the program that alone loads chapter 19, from itself
     "pydantic": {19},  # which it brings along
     "logging": {3},
-    "msvcrt": {5},
+    "msvcrt": {5, 18},
     "pathlib": {5, 9, 18},
     "readline": {18},
     "select": {15, 18},
@@ -57,6 +57,7 @@ IMPORTS: dict[str, Collection[int]] = {
     "sqlite3": {9},
     "ssl": {6, 18},
     "stat": {5},
+    "termios": {18},
     "tomllib": {17},
     "urllib.parse": ALL,
     "webbrowser": {16},

@@ -232,7 +232,9 @@ class Snippets(Case):
             "perplexity uvx perplexity-pro-mcp",
             "grok": "grok mcp add perplexity -- uvx perplexity-pro-mcp",
             "vscode": 'code --add-mcp \'{"name":"perplexity","command":"uvx",'
-            '"args":["perplexity-pro-mcp"]}\'',
+            '"args":["perplexity-pro-mcp"],"env":{"PERPLEXITY_API_KEY":"${input:perplexity_api_key}"},'
+            '"inputs":[{"type":"promptString","id":"perplexity_api_key",'
+            '"description":"Perplexity API key","password":true}]}\'',
             "cursor": "",
         }
         for word, command in commands.items():

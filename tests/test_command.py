@@ -1064,7 +1064,7 @@ class Typing(unittest.TestCase):
         }
         line = "decide x --choice kind=spam,ham --score urgency=low,mid,high"
         with console() as here:
-            for more, status in (("", 0), ("--threshold 0.59", 0), ("--threshold 0.61 -q", 7)):
+            for more, status in (("", 0), ("--threshold .59", 0), ("--threshold 0.61 -q", 7)):
                 body = {"id": "d", "model": "pplx-decider-v1.1-27b", "answers": answers}
                 here.fake.script("POST /v1/decisions", Answer(body=body))
                 said = here.line(f"{line} {more}", tty=True, NO_COLOR="1")
@@ -1350,6 +1350,9 @@ class Prompt(unittest.TestCase):
                     "hello",
                     "a paste\nof two lines",
                     "/nwe",
+                    "/usr/lib is what",
+                    "/model nosuch\nis a paste",
+                    "/help",
                     f"/save {page}",
                     "/model x-y/z",
                     "/new",
@@ -1370,11 +1373,12 @@ class Prompt(unittest.TestCase):
                 said = here.line("chat", NO_COLOR="1", tty=True)
             self.assertEqual(said.status, 0, said.err)
             bodies = [seen.body for seen in here.fake.requests if seen.method == "POST"]
-            asked = ["hello", "a paste\nof two lines", "fresh"]
+            sent = ["/usr/lib is what", "/model nosuch\nis a paste", "fresh"]
+            asked = ["hello", "a paste\nof two lines", *sent]
             self.assertEqual([body["input"] for body in bodies], asked)
             self.assertIn("previous_response_id", bodies[1])
-            self.assertNotIn("previous_response_id", bodies[2])
-            self.assertEqual(bodies[2]["model"], "x-y/z")
+            self.assertNotIn("previous_response_id", bodies[-1])
+            self.assertEqual(bodies[-1]["model"], "x-y/z")
             for sentence in (
                 "There is no answer to save yet.", "Did you mean /new? There are /model ID",
                 "A new chat begins", "From the next message on: x-y/z.",
@@ -1983,6 +1987,35 @@ class Process(unittest.TestCase):
         gate.set()
         self.assertNotIn(b"Traceback", seen)
         self.assertIn(b"Stopped", seen)
+
+    @unittest.skipUnless(POSIX, "needs a pseudo terminal")
+    def test_what_was_typed_ahead_answers_no_question(self) -> None:
+        import pty
+
+        self.run_words("chat", "send", "hello")
+        ours, theirs = pty.openpty()
+        os.write(ours, b"y\n")
+        process = self.start("chat", "delete", "1", stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        seen = b""
+        with process:
+            while b"[y/N] " not in seen:
+                seen += os.read(ours, 1000)
+            os.write(ours, b"\n")
+            with contextlib.suppress(OSError):  # the terminal's end, as Linux puts it
+                while chunk := os.read(ours, 1000):
+                    seen += chunk
+            process.wait(WAIT_S)
+        os.close(ours)
+        self.assertIn(b"Nothing was done.", seen)
+
+    def test_json_goes_into_the_file_that_is_named(self) -> None:
+        file = Path(self.folder.name, "answer.json")
+        for words in (["ask", "q"], ["research", "q", "--wait"], ["research", "fresh"]):
+            status, out, err = self.run_words(*words, "--json", "-o", str(file))
+            self.assertEqual((status, out), (0, b""), err)
+            self.assertIn("status", json.loads(file.read_text("utf-8")), words)
+            file.unlink()
 
     @unittest.skipUnless(POSIX, "needs a pseudo terminal")
     def test_without_words_a_terminal_gets_a_page_that_says_both(self) -> None:

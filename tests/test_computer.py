@@ -1253,6 +1253,15 @@ class CommandLine(unittest.TestCase):
                 status, out, err = self.line(made, "long", flag, str(file))
                 self.assertEqual((status, out, file.read_text("utf-8")), (0, "", whole), err)
                 file.unlink()
+            status, out, err = self.line(made, "long", "--json", "-o", str(file))
+            self.assertEqual((status, out), (0, ""), err)
+            self.assertIn("text", json.loads(file.read_text("utf-8")))
+            file.write_text("kept", "utf-8")
+            for message in ("fail", "a question"):
+                for form in ([], ["--json"]):
+                    status, out, err = self.line(made, message, "-o", str(file), *form)
+                    self.assertEqual((status, file.read_text("utf-8")), (1, "kept"), err)
+                    self.assertGreater(len(out), 20)
             self.assertEqual(self.line(made, "long", "-o", "-", "-q"), (0, whole, ""))
             self.assertEqual(self.line(made, "long", "--plain")[1], whole)
             self.assertIn("report.pdf: http", self.line(made, "report")[1])

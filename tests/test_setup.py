@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -89,6 +90,21 @@ class Setup(unittest.TestCase):
                     self.assertNotIn(here.fake.key, said.out)
                     self.assertTrue(said.out.endswith("\n"))
             self.assertEqual([path.name for path in home.rglob("*")], ["project"])
+
+    def test_a_key_file_that_works_is_carried_on_and_so_is_all_else_that_was_told(self) -> None:
+        with machine() as (here, _):
+            file = Path(here.folder, "kf")
+            file.write_text(here.fake.key, "utf-8")
+            file.chmod(0o600)
+            named = {"PERPLEXITY_API_KEY": "", "PERPLEXITY_API_KEY_FILE": str(file)}
+            cursor = json.loads(here.line("setup cursor", **named).out)
+            code = here.line("setup vscode", **named)
+            block, run = json.loads(code.out), shlex.split(code.err.splitlines()[0])
+        env = cursor["mcpServers"]["perplexity"]["env"]
+        self.assertEqual(env["PERPLEXITY_API_KEY_FILE"], str(file))
+        self.assertNotIn("PERPLEXITY_API_KEY", env)
+        self.assertEqual(block["servers"]["perplexity"]["env"], env)
+        self.assertEqual(json.loads(run[-1])["env"], env)
 
     def test_writing_shows_the_difference_keeps_the_rest_and_is_done_once(self) -> None:
         with machine() as (here, home):
