@@ -9085,8 +9085,9 @@ def _send_batches(
         confirm_cost(call, [_embed_plan(b, combination, owner) for b in batches_of(left)])
     while left:
         began, batch = time.monotonic(), next(batches_of(left))
-        if replies and call.remaining_s() < slowest_s:
-            call.warn("The call's time is used up; call again to index what remains.")
+        ends = "The server ends" if call.runtime.is_ending else "The call's time is used up"
+        if replies and (call.runtime.is_ending or call.remaining_s() < slowest_s):
+            call.warn(f"{ends}; call again to index what remains.")
             break
         with call.store.writing() as db:
             if replies and project_id(db, args.project) is None:

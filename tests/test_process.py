@@ -486,6 +486,20 @@ class Ending(ProcessTest):
         self.assertEqual(self.events(), [("ok", 1)] * (len(SIGNALS) + 1))
 
     @unittest.skipUnless(POSIX, "Windows has no such signals")
+    def test_an_index_ends_between_batches_after_a_signal_and_says_what_is_stored(self) -> None:
+        items = [{"key": f"k{n}", "text": f"text {n}"} for n in range(65)]
+        index = call(1, "embed", action="index", source="text", items=items)
+        server, gate = self.held("POST /v1/embeddings", index, PERPLEXITY_LOG_LEVEL="INFO")
+        server.process.send_signal(signal.SIGTERM)
+        server.wait_for_note("ending")
+        gate.set()
+        result = server.receive()["result"]["structuredContent"]
+        self.assertEqual((result["embedded_chunks"], result["remaining"]), (64, 1), result)
+        self.assertIn("The server ends; call again", " ".join(result["warnings"]))
+        self.assert_ends_within(server, 2.0)
+        self.assertEqual(len(self.fake.calls("POST", "/v1/embeddings")), 1)
+
+    @unittest.skipUnless(POSIX, "Windows has no such signals")
     def test_nothing_new_is_sent_after_a_signal(self) -> None:
         server, gate = self.held("POST /v1/agent", ASK, PERPLEXITY_LOG_LEVEL="INFO")
         server.process.send_signal(signal.SIGTERM)
