@@ -9085,9 +9085,9 @@ def _send_batches(
         confirm_cost(call, [_embed_plan(b, combination, owner) for b in batches_of(left)])
     while left:
         began, batch = time.monotonic(), next(batches_of(left))
-        ends = "The server ends" if call.runtime.is_ending else "The call's time is used up"
         if replies and (call.runtime.is_ending or call.remaining_s() < slowest_s):
-            call.warn(f"{ends}; call again to index what remains.")
+            over = "The server ends" if call.runtime.is_ending else "The call's time is used up"
+            call.warn(f"{over}; call again to index what remains.")
             break
         with call.store.writing() as db:
             if replies and project_id(db, args.project) is None:
@@ -9667,6 +9667,7 @@ _CLOSE_S = 0.5  # of the grace, for the last lines, and as much for the last wri
 _LOOK_S = 0.01  # between looks at what is left, while the end is awaited
 _ASK_LOOK_S = 0.05  # between looks whether the user has answered
 _SOON_S = 0.1  # at a call whose time is over and which is about to answer
+_IN_RESULTS = {"name": NAME, "version": __version__}  # the list of tools has little room for more
 _SERVER_INFO = {"name": NAME, "title": TITLE, "version": __version__, "websiteUrl": HOMEPAGE}
 _CACHE_HINTS: dict[str, Json] = {"ttlMs": LIST_TTL_MS, "cacheScope": "public"}
 _OUTSIDE_HINTS = {"ttlMs": 60_000, "cacheScope": "private"}  # for an account's own list
@@ -9800,8 +9801,7 @@ class RpcRequest(NamedTuple):
     def result(self, result: dict[str, Json]) -> str:
         """The JSON of a result, with what the modern era wants in every one."""
         if self.version == MODERN_VERSION:
-            who = {"name": NAME, "version": __version__}
-            meta = {**result.get("_meta", {}), f"{META_PREFIX}serverInfo": who}
+            meta = {**result.get("_meta", {}), f"{META_PREFIX}serverInfo": _IN_RESULTS}
             result = {"resultType": "complete", **result, "_meta": meta}
         return json_text(result, ascii_only=True)
 
@@ -13220,8 +13220,9 @@ def _error_line(order: ParsedCommand, ended: _Watch, screen: Screen) -> str:
     if ended.call.settings.problems and kind == "invalid_request":
         advice = f"See {PROGRAM} help settings."
     is_ours = order.declared.word != "computer"  # which has an account in place of a key
-    if is_ours and kind == "authentication" and find_key(ended.call.settings).key is None:
-        advice = "" if find_key(ended.call.settings).place else NO_KEY
+    found = find_key(ended.call.settings) if is_ours and kind == "authentication" else None
+    if found and found.key is None:
+        advice = "" if found.place else NO_KEY
     detail = f" ({ended.outcome.detail})" if ended.outcome.detail else ""
     mark = "" if screen.watched else f" [{kind}]"
     line = f"{PROGRAM} {order.declared.word}: {spoken(message)} {advice}".rstrip()
@@ -14118,12 +14119,17 @@ def own_launch(settings: Settings) -> Launch:
     import shutil
     from pathlib import Path
 
-    stored = find_key(settings._replace(key=None, key_file=None)).key is not None
     known = (f"{user_folders()[0]}/.perplexity-pro", Settings().base_url, "")
-    by_file = find_key(settings).place == KEY_FILE_VARIABLE and find_key(settings).key is not None
-    stored, key_file = stored or by_file, (by_file and settings.key_file) or ""
-    told = (("PERPLEXITY_DATA_DIR", settings.data_dir), ("PERPLEXITY_BASE_URL", settings.base_url))
-    env = tuple(pair for pair in (*told, (KEY_FILE_VARIABLE, key_file)) if pair[1] not in known)
+    found = find_key(settings)
+    key_file = (found.key and found.place == KEY_FILE_VARIABLE and settings.key_file) or ""
+    without = settings._replace(key=None, key_file=None)
+    stored = bool(key_file) or find_key(without).key is not None
+    told = (
+        ("PERPLEXITY_DATA_DIR", settings.data_dir),
+        ("PERPLEXITY_BASE_URL", settings.base_url),
+        (KEY_FILE_VARIABLE, key_file),
+    )
+    env = tuple(pair for pair in told if pair[1] not in known)
     own, python = Path(__file__).resolve(), sys.executable
     parts = [part.rstrip("0123456789") for part in (*own.parts, *Path(python).parts)]
     cached = bool({"archive-v", "builds-v", "environments-v"}.intersection(parts))
@@ -14136,11 +14142,11 @@ def own_launch(settings: Settings) -> Launch:
         words = ("-I", *(started if own.stem.isidentifier() else [str(own)]))
         return Launch(python, words, stored, env)
     runner = "uvx" if cached else "pipx" if "pipx" in parts and "venvs" not in parts else ""
-    found = shutil.which(runner or NAME)
-    if not (found or runner):
+    command = shutil.which(runner or NAME)
+    if not (command or runner):
         return Launch(python, ("-I", "-m", own.stem), stored, env)
     words = {"uvx": (NAME,), "pipx": ("run", NAME)}.get(runner, ())
-    return Launch(str(Path(found).absolute()) if found else runner, words, stored, env)
+    return Launch(str(Path(command).absolute()) if command else runner, words, stored, env)
 
 
 def own_place() -> Place:
