@@ -2237,6 +2237,13 @@ class Work:
 
         threading.Thread(target=run, name=name, daemon=True).start()
 
+    def is_over(self, within_s: float) -> bool:
+        """Wait for its end; of two signals that come at once, the later one is raised."""
+        try:
+            return self.over.wait(within_s)
+        except RuntimeError as error:  # interrupted twice, Python's wait fails at its own lock
+            raise error.__context__ or error from None
+
     def result(self) -> Any:
         """What it returned; raises what it raised."""
         value, error = self._ended
@@ -13088,7 +13095,7 @@ def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> _Watch:
     call = watch.call
     try:  # a signal may come as soon as the call has its thread
         running = Work("call", lambda: run_tool(call, order.arguments))
-        while not running.over.wait(STREAM_TICK_S if call.hear else TICK_S):
+        while not running.is_over(STREAM_TICK_S if call.hear else TICK_S):
             watch.tick()
             runtime.beat()
     except (KeyboardInterrupt, Stopped) as stop:
@@ -13127,8 +13134,8 @@ def drained(running: Work, runtime: Runtime, screen: Screen, signal: int) -> boo
                 if not said:
                     said = True
                     screen.note(told)
-                running.over.wait(TICK_S)
-            return running.over.wait(TICK_S)
+                running.is_over(TICK_S)
+            return running.is_over(TICK_S)
         except (KeyboardInterrupt, Stopped) as again:  # noqa: PERF203 - another kind is no hurry
             if [*again.args, 2][0] == signal:
                 return False
@@ -14860,7 +14867,7 @@ def _llm_heard(call: Call, running: Work, heard: list[str], stopped: list[bool])
     """The answer piece by piece as it comes; raises why nobody waits for its end."""
     runtime, screen, at = typing.cast("Runtime", call.runtime), own_screen(call.settings), 0
     try:
-        while not running.over.wait(STREAM_TICK_S) or heard[at:]:
+        while not running.is_over(STREAM_TICK_S) or heard[at:]:
             fresh = heard[at:]
             yield from fresh
             at += len(fresh)

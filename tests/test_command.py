@@ -1904,6 +1904,23 @@ class Process(unittest.TestCase):
         self.assertEqual(json.loads(out)["totals"]["errors"], 0)
 
     @unittest.skipUnless(POSIX, "signals of this kind are not there elsewhere")
+    def test_two_signals_at_once_let_it_come_as_well(self) -> None:
+        for name in ("SIGTERM", "SIGHUP"):
+            gate = self.fake.hold("POST /v1/agent")
+            count = len(self.fake.requests)
+            with self.start("ask", "hello there") as process:
+                self.fake.wait_for("POST /v1/agent", count + 1)
+                process.send_signal(signal.SIGSTOP)  # so that it finds both when it goes on
+                for number in (signal.SIGINT, getattr(signal, name), signal.SIGCONT):
+                    process.send_signal(number)
+                assert process.stderr
+                self.assertIn(b"already paid for", process.stderr.readline())
+                gate.set()
+                out, err = process.communicate(timeout=WAIT_S)
+            self.assertIn(process.returncode, {130, 128 + getattr(signal, name)}, err)
+            self.assertIn(b'You asked "hello there"', out, name)
+
+    @unittest.skipUnless(POSIX, "signals of this kind are not there elsewhere")
     def test_the_same_signal_twice_ends_at_once_and_where_nothing_is_paid_one_does(self) -> None:
         gate = self.fake.hold("POST /v1/agent")
         with self.start("ask", "q") as process:
