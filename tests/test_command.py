@@ -1565,6 +1565,7 @@ class Waiting(unittest.TestCase):
                 gate.set()
 
             with (
+                mock.patch.object(pro, "EXIT_GRACE_S", 0.2),
                 mock.patch.object(pro._Watch, "tick", interrupt),
                 mock.patch.object(pro.Call, "cancel", release),
             ):
@@ -1994,6 +1995,9 @@ class Process(unittest.TestCase):
         seen = b""
         with process:
             while b"Once upon" not in seen:
+                seen += os.read(ours, 1000)
+            process.send_signal(signal.SIGINT)
+            while b"already paid for" not in seen:
                 seen += os.read(ours, 1000)
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(OSError):  # the terminal's end, as Linux puts it
