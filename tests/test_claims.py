@@ -13,6 +13,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from fake_perplexity import Answer, FakePerplexity
 from support import ROOT, WAIT_S, Desk, desk, pro
@@ -38,7 +39,7 @@ class Fenced(unittest.TestCase):
         return outcome.text, outcome.structured
 
     def test_answers_of_every_tool(self) -> None:
-        with desk() as owner:
+        with desk() as owner, mock.patch.object(pro, "POLL_FIRST_S", 0.01):
             text, found = self.text(owner, "ask", query="what is wal mode?")
             self.assert_fenced(text, found["answer"][:40], found["sources"][0]["url"])
             text, found = self.text(owner, "chat", action="send", title="t", message="and then?")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Json = Any
-DRIVER = IMPORT + "sys.exit(pro.main())"
+DRIVER = IMPORT + "pro.POLL_FIRST_S = 0.05\nsys.exit(pro.main())"  # looks at runs soon
 GOLDEN = ROOT / "tests" / "data" / "command_lines.jsonl"
 POSIX = os.name != "nt"
 SCHEMA = {"type": "object", "properties": {"year": {"type": "integer"}}}

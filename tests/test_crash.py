@@ -170,7 +170,9 @@ def served(nursery: Nursery, kind: str, stop_at: int, how: str) -> Iterator[tupl
         errors = files["errors"].read_text().splitlines()
         steps = next((e[6:] for e in errors if e.startswith("steps ")), "").split("|")
         at = next((e[3:] for e in errors if e.startswith("at ")), "")
-        answers = [json.loads(line) for line in files["output"].read_text().splitlines()]
+        # A line may have been cut by the end; nobody can read that one.
+        whole = files["output"].read_text().rpartition("\n")[0]
+        answers = [json.loads(line) for line in whole.splitlines()]
         try:
             yield Ended(status, answers, steps, at), desk
         finally:

@@ -642,8 +642,8 @@ class Launching(unittest.TestCase):
                 timeout=WAIT_S,
                 check=False,
             )
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertTrue(list(Path(beside, "__pycache__").glob("perplexity_pro_mcp.*.pyc")))
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(json.loads(done.stdout)["result"]["serverInfo"]["name"], pro.NAME)
 
     def test_a_copy_in_the_cache_of_uvx_or_pipx_is_started_through_it(self) -> None:
