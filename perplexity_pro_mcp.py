@@ -9154,7 +9154,7 @@ def _sent_batch(
 def _search_vectors(call: Call, args: EmbedArgs, combination: Combination) -> dict[str, Json]:
     """Embed the query, and compare it with what is stored in its combination."""
     with call.store.reading() as db:
-        number = project_id(db, args.project) or 0
+        number = known_project(db, args.project)
         wanted = VectorSet(number, combination, args.source)
         state = vector_state(db, wanted)
         groups = [] if state[0] else chunk_groups(db, number)
@@ -9570,6 +9570,8 @@ def _cap_info(cap: Cap) -> dict[str, Json]:
 def do_usage(call: Call, args: UsageArgs) -> UsageResult:
     checked_span(args, "since", "until")
     with call.store.reading() as db:
+        if args.project and not usage_report(db, "tool", args.project, None, None):
+            known_project(db, args.project)
         groups = usage_report(db, args.group_by, args.project, args.since, args.until)
         in_credits = sum(group.pop("calls_in_credits") for group in groups)
         caps = [with_state(db, cap) for cap in caps_of(db, call.settings, args.project)]
@@ -12258,7 +12260,8 @@ class Screen:
         """Columns of the terminal; a server never asks."""
         import shutil
 
-        return max(20, min(MOST_COLUMNS, shutil.get_terminal_size().columns))
+        columns = shutil.get_terminal_size().columns or COLUMNS  # 0 where the terminal does not say
+        return max(20, min(MOST_COLUMNS, columns))
 
     def data(self, text: str) -> None:
         """Write to standard output; a terminal gets no hidden characters."""
@@ -12443,7 +12446,7 @@ def aligned(rows: Sequence[Sequence[str]], width: int, *, wrap: bool = False) ->
         # Words are broken only where no other column has room to give.
         roomy = [size * (wrap and size > word) for size, word in zip(sizes, longest)]
         sizes[max(range(len(sizes)), key=lambda at: (roomy[at], sizes[at], -at))] -= 1
-    numeric = [all(re.fullmatch(r"[-$\d.,%]*", cell) for cell in column[1:]) for column in columns]
+    numeric = [all(re.fullmatch(r"[-+$\d.,%]*", cell) for cell in column[1:]) for column in columns]
     lines = []
     for row in rows:
         cells = [wrapped(c, size) if wrap else [clipped(c, size)] for c, size in zip(row, sizes)]
@@ -13105,6 +13108,8 @@ def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> _Watch:
             runtime.beat()
     except (KeyboardInterrupt, Stopped) as stop:
         watch.signal = [*stop.args, 2][0]
+        if watch.shown:
+            screen.note("")  # ends the line of what is shown already
         elsewhere = order.declared.name not in TOOLS  # where a cancel is passed on
         if running is None or elsewhere or not drained(running, runtime, screen, watch.signal):
             call.cancel()
@@ -13117,7 +13122,7 @@ def _ended(order: ParsedCommand, runtime: Runtime, screen: Screen) -> _Watch:
                 text = f"Stopped waiting; job {job_id} is kept. Go on with: {go_on}"
             elif call.requests:
                 text = f"Stopped. The request may have been billed: see {PROGRAM} usage."
-            screen.note(("\n" if watch.shown else "") + text)
+            screen.note(text)
             raise
     watch.show()
     screen.status("")
@@ -13574,12 +13579,14 @@ def usage_text(result: Mapping[str, Json], screen: Screen) -> str:
         share = group["cost_nano_usd"] / dearest
         bar = block * max(round(most * share), share > 0)  # what costs anything has a bar
         cost = dollars(group["cost_usd"]) if group["cost_usd"] else "credits"
+        cost += "+" * bool(group["calls_cost_unknown"])  # and what is not known
         numbers = (cost, group["calls"], group["errors"])
         rows.append([cut(group["key"], 24), bar, *numbers])
     scope = f"project {cut(result['project'], 20)}" if result["project"] else "all projects"
     nouns = zip(_SUMS, ("call", "error", "token"))
     sizes = [counted(sums[name], noun) for name, noun in nouns if sums[name]]
-    lines = [f"Spent in {scope}: {', '.join([dollars(sums['cost_usd']), *sizes])}"]
+    spent = "at least " * bool(sums["calls_cost_unknown"]) + dollars(sums["cost_usd"])
+    lines = [f"Spent in {scope}: {', '.join([spent, *sizes])}"]
     for cap in caps:
         amounts = [dollars(cap[name]) for name in ("spent_usd", "reserved_usd", "left_usd")]
         figures = "{} spent, {} reserved, {} left".format(*amounts)

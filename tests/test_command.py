@@ -570,6 +570,26 @@ class Usage(unittest.TestCase):
             said = here.line("usage", PERPLEXITY_BUDGET_DAILY_USD="0.003")
         self.assertRegex(said.err, r"used up to 80% or more: \$0\.0028 of \$0\.003\.\n")
 
+    def test_what_is_not_known_is_not_shown_as_free(self) -> None:
+        with console() as here:
+            here.fake.script("POST /search", Answer(500, {}))
+            here.line("search q")
+            here.line("ask q")
+            said = here.line("usage", tty=True, NO_COLOR="1")
+        self.assertIn("Spent in all projects: at least $0.0028, 2 calls", said.out)
+        self.assertRegex(said.out, r"(?m)^perplexity_search +- +\$0\.00\+ +1 +1$")
+
+    def test_a_project_that_there_never_was_is_refused_with_the_nearest(self) -> None:
+        with console() as here:
+            here.line("ask q -p notes")
+            for line in ("usage -p note", "embed search x -p note"):
+                said = here.line(line)
+                self.assertEqual((said.status, said.out), (1, ""), line)
+                self.assertIn("There is no project 'note'; did you mean 'notes'?", said.err)
+            here.line("projects delete notes --yes")
+            self.assertIn("0.0028", here.line("usage -p notes").out)
+            self.assertIn("\t0\n", here.line("usage -p notes --until 2020-01-01").out)
+
     def test_keys_are_shown_as_they_are_stored(self) -> None:
         with console() as here:
             here.line("search q")
@@ -1997,7 +2017,7 @@ class Process(unittest.TestCase):
             while b"Once upon" not in seen:
                 seen += os.read(ours, 1000)
             process.send_signal(signal.SIGINT)
-            while b"already paid for" not in seen:
+            while b"already paid for" not in seen:  # a width of 0 is none: the line is not broken
                 seen += os.read(ours, 1000)
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(OSError):  # the terminal's end, as Linux puts it
@@ -2007,6 +2027,7 @@ class Process(unittest.TestCase):
         os.close(ours)
         gate.set()
         self.assertNotIn(b"Traceback", seen)
+        self.assertIn(b"Once upon\r\nWaiting", seen)
         self.assertIn(b"Stopped", seen)
 
     @unittest.skipUnless(POSIX, "needs a pseudo terminal")

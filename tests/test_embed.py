@@ -1162,10 +1162,10 @@ class Searching(SearchTest):
         self.assertEqual((len(self.bodies()), len(self.events())), (sent, events))
 
     def test_nothing_stored_makes_no_request_and_no_project(self) -> None:
-        found = self.search("bread", project="empty")
+        found = self.search("bread", project=pro.DEFAULT_PROJECT)
         self.assertEqual(
             found["warnings"],
-            ["Nothing is indexed in project 'empty', so no request was made: index first."],
+            ["Nothing is indexed in project 'default', so no request was made: index first."],
         )
         self.assertEqual(self.fake.requests, [])
         self.assertEqual(self.rows("SELECT * FROM projects"), [])
