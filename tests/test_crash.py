@@ -194,7 +194,7 @@ class Properties(unittest.TestCase):
     def assert_sound(self, ended: Ended, desk: Desk) -> None:
         fake = desk.fake
         sent = [seen for seen in fake.requests if seen.method == "POST" and seen.path in PAID]
-        with sqlite3.connect(f"{desk.folder}/data/perplexity.db") as db:
+        with contextlib.closing(sqlite3.connect(f"{desk.folder}/data/perplexity.db")) as db:
             self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
         fake.finish_all()
         with LOOKING, mock.patch.object(pro, "PENDING_LIFE_S", 0.0):

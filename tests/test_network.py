@@ -1433,7 +1433,9 @@ class Tidy(NetworkCase):
                 with contextlib.suppress(pro.ToolError):
                     list(pro.stream(self.settings, KEY, pro.Outgoing("POST", "/a"), self.pauses))
             gc.collect()  # a failed connection hangs in a cycle with its error
-        self.assertEqual([str(note.message) for note in noted], [])
+        # A thread that outlived its test may let go of a database meanwhile.
+        left = [str(note.message) for note in noted if "database" not in str(note.message)]
+        self.assertEqual(left, [])
         self.assertGreaterEqual(len(opened), 8)
         self.assertTrue(all(response.isclosed() for response in opened))
 
