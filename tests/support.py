@@ -12,6 +12,7 @@ import os
 import queue
 import shlex
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -70,6 +71,11 @@ __all__ = [
 # How code for another process begins: the program as a module starts faster than as a script.
 IMPORT = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import perplexity_pro_mcp as pro\n"
 WAIT_S = 20.0  # a bound on every wait, never a pause
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, as would what they start.
+for _name in ("SIGINT", "SIGHUP"):
+    if signal.getsignal(getattr(signal, _name, signal.SIGINT)) == signal.SIG_IGN:
+        signal.signal(getattr(signal, _name), signal.SIG_DFL)
 
 
 def script(name: str) -> Any:
