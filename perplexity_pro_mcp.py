@@ -841,7 +841,7 @@ def read_events(
 ) -> Iterator[dict[str, Json]]:
     """Server-sent events as objects with a type; only whole lines are decoded.
 
-    The ids of those that have come as a whole are noted, for whoever wants to go on from there.
+    The id of the last that has come as a whole is noted, for whoever wants to go on from there.
     """
     name, data, number = b"", list[bytes](), b""
     for line in (line for ended in lines for line in ended.splitlines()):
@@ -855,7 +855,7 @@ def read_events(
             number = value
         elif not line:
             if numbers is not None and number:
-                numbers.append(number.decode("ascii", "ignore"))
+                numbers[:] = [number.decode("ascii", "ignore")]
             yield from _event(name, b"\n".join(data))
             name, data = b"", []
         if data == [b"[DONE]"]:
@@ -2443,6 +2443,7 @@ def _response_class() -> Callable[..., Any]:
             super().__init__(sock, **named)
             reader: Any = self.fp
             reader.raw.readinto = functools.partial(_received, exchange, sock)
+            self.exchange = exchange  # whose room may be renewed: a stream need have no end
 
         def _read_status(self) -> tuple[str, int, str]:
             """The status; one that only announces another (1xx) is passed over, as 100 is."""
@@ -11024,6 +11025,7 @@ class Computer:
             for secret in [*self._secrets]:
                 message = scrubbed(message, secret, without_hidden)  # noqa: PLW2901
             yield jsonable(message)
+            response.exchange.room = _MAX_MESSAGE_BYTES  # a long task sends many of them
 
     def tools(self, *, fetch: bool = True) -> dict[str, Tool]:
         """The remote's tools, as they were listed last; none where nobody is signed in."""
@@ -11811,6 +11813,12 @@ def shell_command(client: Client, launch: Launch) -> str:
     named = named if launch.stored else [option[1], *named]
     flag = option[0].removesuffix(option[1])
     return command.replace(option[0], "".join(flag + variable for variable in named))
+
+
+def says_less(client: Client, launch: Launch) -> bool:
+    """Whether a client's command has no option for the variables that our entry names."""
+    named = {client.env, "env_vars"} & _entry(client, launch).keys()
+    return bool(client.adding and named) and not re.search("{key}|{json}", client.adding)
 
 
 def client_snippet(client: Client, launch: Launch) -> str:
@@ -14211,6 +14219,8 @@ def run_setup(words: Sequence[str], scene: Context) -> int | str:
     where, command = client_file(client, own_place()) or client.menu, shell_command(client, launch)
     if where and command:
         screen.note(f"Run this: {command}")
+        if says_less(client, launch):
+            screen.note("That command hands on no variables, the text below does.")
     screen.note(f"{'Or into' if command else 'Into'} {where}:" if where else "To run in a shell:")
     return client_snippet(client, launch).rstrip("\n") + "\n"
 

@@ -324,6 +324,9 @@ class Tasks:
                 tell("Talking")
                 self.fake.pause(gate, 0.05)
             self.fake.pause(gate)
+        if found := re.search(r"(\d+) steps", message):
+            for step in range(int(found[1])):
+                tell(f"Step {step}")
         if found := re.search(r"(\d+) seconds", message):
             ends = time.monotonic() + int(found[1])
             while time.monotonic() < ends:

@@ -241,6 +241,15 @@ class Snippets(Case):
             self.assertEqual(pro.shell_command(client(word), OTHER), command)
         self.assertEqual(pro.client_snippet(client("factory"), OTHER), commands["factory"])
 
+    def test_a_command_says_less_only_where_there_are_variables_and_no_option_for_them(
+        self,
+    ) -> None:
+        stored = OTHER._replace(stored=True)
+        less = {row.word for row in pro.CLIENTS.values() if pro.says_less(row, OTHER)}
+        self.assertEqual(less, {"amp", "grok"})
+        self.assertFalse(pro.says_less(client("amp"), stored))
+        self.assertTrue(pro.says_less(client("amp"), stored._replace(env=(("A", "b"),))))
+
     def test_a_path_with_spaces_is_quoted_in_commands(self) -> None:
         command = pro.shell_command(client("amp"), pro.Launch("/a b/py", ("/c d.py",)))
         self.assertEqual(command, "amp mcp add perplexity -- '/a b/py' '/c d.py'")
