@@ -11619,7 +11619,8 @@ class Place(NamedTuple):
 class Client(NamedTuple):
     """How one client is configured; the defaults are what most of them share.
 
-    In `adding`, {words} is the command, {one} the same as one word, {json} the entry.
+    In `adding`, {words} is the command, {one} the same as one word, {json} the entry, {env} and {e}
+    are options with variables.
     """
 
     word: str
@@ -11644,7 +11645,7 @@ class Client(NamedTuple):
 # fmt: off
 _CODEX = Client(
     "codex", "Codex", "home|.codex|config.toml cwd|.codex|config.toml",
-    "codex mcp add {server} --env {key}=YOUR_KEY -- {words}", format="toml",
+    "codex mcp add {server}{env} -- {words}", format="toml",
     container="mcp_servers", value="", moved="CODEX_HOME",
     # A proxy or certificate that is not named does not arrive.
     extra='{"env_vars":["PERPLEXITY_API_KEY","HTTPS_PROXY","NO_PROXY","SSL_CERT_FILE"],'
@@ -11661,7 +11662,7 @@ _ROWS = (
     Client("antigravity", "Antigravity", "home|.gemini/antigravity|mcp_config.json"),
     Client("claude-code", "Claude Code", "cwd||.mcp.json home||.claude.json",
            # The name comes first, since --env takes all words up to the next option.
-           "claude mcp add {server} --env {key}=YOUR_KEY --scope user -- {words}",
+           "claude mcp add {server}{env} --scope user -- {words}",
            value="${PERPLEXITY_API_KEY}", type="stdio", extra='{"timeout":600000}',
            moved="CLAUDE_CONFIG_DIR"),
     Client("claude-desktop", "Claude Desktop",
@@ -11674,10 +11675,10 @@ _ROWS = (
            value="${PERPLEXITY_API_KEY}", type="local", extra='{"tools":["*"]}'),
     Client("cursor", "Cursor", "home|.cursor|mcp.json cwd|.cursor|mcp.json",
            value="${env:PERPLEXITY_API_KEY}"),
-    Client("factory", "Factory", "", "droid mcp add {server} {one} --env {key}=YOUR_KEY",
+    Client("factory", "Factory", "", "droid mcp add {server} {one}{env}",
            format="command"),
     Client("gemini", "Gemini CLI", "home|.gemini|settings.json cwd|.gemini|settings.json",
-           "gemini mcp add -s user -e {key}='${key}' {server} {words}",
+           "gemini mcp add -s user{e} {server} {words}",
            value="$PERPLEXITY_API_KEY", extra='{"timeout":600000}',
            moved="GEMINI_CLI_HOME/.gemini"),
     Client("goose", "Goose", "unix|goose|config.yaml win|Block/goose|config/config.yaml",
@@ -11799,26 +11800,23 @@ def shell_command(client: Client, launch: Launch) -> str:
     """The command that adds our entry, or nothing where the client has none."""
     import shlex
 
-    words = shlex.join((launch.command, *launch.args))
-    added: dict[str, Json] = {"name": SERVER, "command": launch.command, "args": [*launch.args]}
-    variables = _entry(client, launch).get(client.env)
-    added.update({client.env: variables} if variables else {})
+    entry = _entry(client, launch)
+    added: dict[str, Json] = {"name": SERVER}
+    added.update({n: entry[n] for n in ("command", "args", "env") if n in entry})
     added.update({} if launch.stored else read_json(client.beside))
+    words = shlex.join((launch.command, *launch.args))
     shown = {"words": words, "one": shlex.quote(words), "json": shlex.quote(json_text(added))}
-    command = client.adding.format(server=SERVER, key=KEY_VARIABLE, **shown)
-    option = re.search(rf" (?:-e|--env) (?={KEY_VARIABLE}=)(\S+)", command)
-    if not option:
-        return command
-    named = [shlex.quote(f"{name}={value}") for name, value in launch.env]
-    named = named if launch.stored else [option[1], *named]
-    flag = option[0].removesuffix(option[1])
-    return command.replace(option[0], "".join(flag + variable for variable in named))
+    for option, value in {"--env": "YOUR_KEY", "-e": client.value}.items():
+        named = [*launch.env] if launch.stored else [(KEY_VARIABLE, value), *launch.env]
+        told = "".join(f" {option} {name}={shlex.quote(text)}" for name, text in named)
+        shown[option.strip("-")] = told
+    return client.adding.format(server=SERVER, **shown)
 
 
 def says_less(client: Client, launch: Launch) -> bool:
     """Whether a client's command has no option for the variables that our entry names."""
     named = {client.env, "env_vars"} & _entry(client, launch).keys()
-    return bool(client.adding and named) and not re.search("{key}|{json}", client.adding)
+    return bool(client.adding and named) and not re.search("{env}|{e}|{json}", client.adding)
 
 
 def client_snippet(client: Client, launch: Launch) -> str:
