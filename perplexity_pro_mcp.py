@@ -12069,7 +12069,8 @@ def _planned(client: Client, path: Path, text: str | None, launch: Launch) -> Cl
 def _refusal(client: Client, launch: Launch, problem: str, path: object = "") -> ToolError:
     """Why a file is left as it is, and what its owner can do instead."""
     command, where = shell_command(client, launch), f" to {path}" if path else ""
-    way = f"Run `{command}`, or add" if command and client.format != "command" else "Add"
+    less = " (which hands on no variables)" * says_less(client, launch)
+    way = f"Run `{command}`{less}, or add" if command and client.format != "command" else "Add"
     text = f"{client.title}{problem}. Nothing was changed. {way} this{where} yourself:\n"
     return ToolError("invalid_request", text + client_snippet(client, launch))
 

@@ -606,6 +606,8 @@ class TomlFiles(Case):
                 for text in (self.OTHER_TABLE, "[mcp_servers.theirs\n"):
                     said = self.refused(word, text, "this Python cannot read TOML")
                     self.assertIn(f"Run `{command} perplexity ", said)
+                    less = "` (which hands on no variables), or add" in said
+                    self.assertEqual(less, word == "grok")
                 self.assertEqual(
                     merged(word, None), pro.client_snippet(client(word), LAUNCH) + "\n"
                 )
