@@ -11890,7 +11890,7 @@ def _members(text: str, at: int) -> dict[str, tuple[int, int]]:
     return spans
 
 
-def _with(text: str, path: tuple[str, ...], value: Json) -> str:
+def _with_json(_: Client, text: str, path: tuple[str, ...], value: Json) -> str:
     """JSON with the member at a path set, or put at the head of the object or, by "", the list
     that it is missing in.
     """
@@ -11919,40 +11919,23 @@ def _with(text: str, path: tuple[str, ...], value: Json) -> str:
     return text[: at + 1] + shown + closing + text[at + 1 :].lstrip(" \t" * bool(closing))
 
 
-def _edited_json(client: Client, text: str, was: Json, document: dict[str, Json]) -> str:
-    """JSON with our entry; of one that is there already, only the members that differ change."""
-    path, entry = (client.container, SERVER), document[client.container][SERVER]
-    changes: list[tuple[tuple[str, ...], Json]] = [(path, entry)]
-    if was is not None and not was.keys() - entry.keys():
-        differing = (name for name in entry if name not in was or was[name] != entry[name])
-        changes = [((*path, name), entry[name]) for name in differing]
-    inputs = _settings_in(client, text).get("inputs")
-    if inputs != document.get("inputs"):
-        asked = (("inputs",), [_QUESTION]) if inputs is None else (("inputs", ""), _QUESTION)
-        changes.append(asked)
-    for where, value in changes:
-        text = _with(text, where, value)
-    return text
-
-
-def _edited_toml(client: Client, text: str, was: Json, document: dict[str, Json]) -> str:
-    """TOML with our table at its end, or with the lines changed that start the server."""
-    entry, end = document[client.container][SERVER], "\r\n" if "\r\n" in text else "\n"
-    if was is None:
+def _with_toml(client: Client, text: str, path: tuple[str, ...], value: Json) -> str:
+    """TOML with our table at its end, or with one line of it set or, by None, taken out."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    if len(path) == 2:
         gap = end if text.endswith("\n") else end * 2
-        return text + gap + _block(client, entry).replace("\n", end) + end
-    table = re.search(_TOML_TABLE, text)
+        return text + gap + _block(client, value).replace("\n", end) + end
+    table, name = re.search(_TOML_TABLE, text), path[-1]
     if not table:
         raise ValueError(f'its "{SERVER}" is written in an unusual way')
-    body = re.sub(rf"(?m)^[ \t]*(?:{'|'.join(_REMOTE)})[ \t]*=[^\n]*(?:\n|\Z)", "", table[1])
-    for name in (name for name in entry if entry[name] != was.get(name)):
-        shown = _inline(entry[name], " = ")
-        line = re.search(rf"(?m)^([ \t]*{name}[ \t]*=[ \t]*){_TOML_VALUE}", body)
-        body = (
-            f"{body[: line.end(1)]}{shown}{body[line.end() :]}"
-            if line
-            else f"{name} = {shown}{end}{body}"
-        )
+    body, shown = table[1], _inline(value, " = ")
+    line = re.search(rf"(?m)^([ \t]*{name}[ \t]*=[ \t]*){_TOML_VALUE}", body)
+    if value is None:
+        body = re.sub(rf"(?m)^[ \t]*{name}[ \t]*=[^\n]*(?:\n|\Z)", "", body)
+    elif line:
+        body = body[: line.end(1)] + shown + body[line.end() :]
+    else:
+        body = f"{name} = {shown}{end}{body}"
     return text[: table.start(1)] + body + text[table.end(1) :]
 
 
@@ -12044,24 +12027,28 @@ def _planned(client: Client, path: Path, text: str | None, launch: Launch) -> Cl
     servers = document.get(client.container, {})
     was, entry = servers.get(SERVER), _wanted(client, servers.get(SERVER), fresh)
     wanted = {**document, client.container: {**servers, SERVER: entry}}
+    diff = _difference(path.name, client, (was, entry), fresh)
+    place, is_json = (client.container, SERVER), client.format == "json"
+    changes: list[tuple[tuple[str, ...], Json]] = [(place, entry)]
+    if was is not None and not (is_json and was.keys() - entry.keys()):
+        names = (name for name in {**was, **entry} if was.get(name) != entry.get(name))
+        changes = [((*place, name), entry.get(name)) for name in names]
     if was is None and not launch.stored and "inputs" in read_json(client.beside):
         inputs = document.get("inputs", [])
         if not isinstance(inputs, list):
             raise ValueError('its "inputs" is not a list')
-        asked = any(isinstance(one, dict) and one.get("id") == _QUESTION["id"] for one in inputs)
-        wanted["inputs"] = inputs if asked else [_QUESTION, *inputs]
-    edit = _edited_json if client.format == "json" else _edited_toml
-    if entry == was:
-        new = old
-    elif not old.strip():
+        if not any(isinstance(one, dict) and one.get("id") == _QUESTION["id"] for one in inputs):
+            wanted["inputs"] = [_QUESTION, *inputs]
+            asks = ("inputs", ""), _QUESTION
+            changes.append(asks if "inputs" in document else (("inputs",), [_QUESTION]))
+            diff += f'\n+  "inputs": [{json_text(_QUESTION)}]'
+    new = old
+    for where, value in changes if old.strip() else ():
+        new = (_with_json if is_json else _with_toml)(client, new, where, value)
+    if not old.strip():
         new = client_snippet(client, launch) + "\n"
-    else:
-        new = edit(client, old, was, wanted)
-        if _settings_in(client, new) != wanted:
-            raise ValueError("it is written in an unusual way")
-    diff = _difference(path.name, client, (was, entry), fresh)
-    if wanted.get("inputs") != document.get("inputs"):
-        diff += f'\n+  "inputs": [{json_text(_QUESTION)}]'
+    elif _settings_in(client, new) != wanted:
+        raise ValueError("it is written in an unusual way")
     servers.pop(SERVER, None)
     return ClientPlan(path, text, mark + new, diff, _older(servers))
 
