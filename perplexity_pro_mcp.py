@@ -10721,7 +10721,7 @@ def login(
     arrived: queue.SimpleQueue[str] = queue.SimpleQueue()
     server = _listener(state, arrived.put)
     redirect = f"http://127.0.0.1:{server.server_address[1]}{_CALLBACK}"
-    Work("listener", functools.partial(server.serve_forever, 0.1))
+    Work("listener", functools.partial(server.serve_forever, 0.02))
     try:
         client = _client_id(settings, found, redirect)
         asked = {"response_type": "code", "client_id": client, "redirect_uri": redirect}
