@@ -633,7 +633,7 @@ class TomlFiles(Case):
     @WITH_TABLES
     def test_an_own_table_ends_up_of_one_kind(self) -> None:
         own = '[mcp_servers.perplexity]\ncommand = "uvx"\nargs = ["mcp-perplexity-pro"]\n'
-        far = 'url = "https://x/mcp"\nbearer_token_env_var = "T"\n'
+        far = 'type = "http"\nurl = "https://x/mcp"\nbearer_token_env_var = "T"\n'
         entry = tomllib.loads(merged("codex", own + far))["mcp_servers"]["perplexity"]
         self.assertEqual(set(entry), {"command", "args"})
 
