@@ -10884,7 +10884,7 @@ class Computer:
         self._ids = iter(range(1, sys.maxsize))
         # By the modes in which the remote may ask the user something.
         self._sessions: dict[tuple[str, ...], _Headers] = {}
-        self._secrets: set[str] = set()  # tokens of this process, never to be shown
+        self._secrets = dict[str, None]()  # the latest tokens, never to be shown
         self._stamp: tuple[int, ...] = (0, 0)  # of files that are not there
         self._listed_at, self._tools, self._is_in = 0.0, dict[str, Tool](), False
 
@@ -10917,7 +10917,11 @@ class Computer:
             if session is not None:
                 made = usable_sign_in(self.settings, refused)
                 both["Authorization"] = f"Bearer {made.access}"
-                self._secrets.update((made.access, made.refresh))
+                own = dict.fromkeys((made.access, made.refresh))
+                self._secrets.update(own)
+                ended = [one for one in self._secrets.copy() if one not in own][:-8]
+                for old in ended:
+                    self._secrets.pop(old, None)
             outgoing = Outgoing(
                 method,
                 url=self.settings.computer_url,

@@ -300,6 +300,23 @@ class Tokens(unittest.TestCase):
             self.assertNotEqual(before["refresh"], after["refresh"])
             self.assertEqual(len(made.fake.asked("/token")), 2)
 
+    def test_a_reply_is_searched_for_a_few_tokens_however_often_they_were_new(self) -> None:
+        with bridge() as made:
+            for _ in range(12):
+                made.fake.expire()
+                made.run("read_thread", thread_id="t")
+            searched = set()
+            real = pro.scrubbed
+
+            def noted(value: Json, key: str | None, *more: Any) -> Json:
+                searched.add(key)
+                return real(value, key, *more)
+
+            with mock.patch.object(pro, "scrubbed", noted):
+                echoed = made.run(SENDING, message="token")
+            self.assertNotIn(made.fake.last_token, echoed.text)
+            self.assertLess(len(searched), 15)
+
     def test_a_sending_tool_is_sent_again_after_a_401_only(self) -> None:
         with bridge() as made:
             made.fake.expire()
