@@ -93,7 +93,7 @@ class LikelyCalls(unittest.TestCase):
 
     def test_the_cheapest_answer_is_named_by_the_order_of_depths(self) -> None:
         words = pro.input_schema(pro.TOOLS["perplexity_ask"])["properties"]
-        self.assertIn("cheapest first", words["depth"]["description"])
+        self.assertIn("Cheapest first", words["depth"]["description"])
         self.assertEqual(words["depth"]["enum"][0], "fast")
         with desk() as owner:
             self.assertIn("standard", owner.refused("ask", query="q", tier="light"))

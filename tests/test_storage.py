@@ -1280,8 +1280,7 @@ class Usage(WithFolder):
 
     def test_a_project_is_matched_by_name_and_makes_none(self) -> None:
         self.assertEqual(self.calls(project="p"), 2)
-        never = self.tool("usage", project="never")
-        self.assertEqual((never["totals"]["calls"], never["groups"]), (0, []))
+        self.assertEqual(self.refusal("usage", project="never"), "not_found")
         self.assertEqual(self.projects(), [])
 
     def test_the_caps_told_are_those_that_bind_the_project(self) -> None:
