@@ -34,7 +34,7 @@ class Lists(unittest.TestCase):
 
     def test_main_results_are_listed_and_their_form_is_told_beforehand(self) -> None:
         for word, key, form in (
-            ("ask", "answer", "[1] markers, its sources, model and cost"),
+            ("ask", "answer", "[1] markers, model and cost"),
             ("search", "results", "title, URL, snippet, dates"),
             ("decide", "answers", "the probability of yes"),
         ):
