@@ -939,6 +939,8 @@ _PLACEHOLDER = pattern(
     r"|your[-_ ].*|replace[-_ ]?me|pplx-(\.{2,}|\u2026|x+|your.*)",
     re.IGNORECASE | re.DOTALL,
 )
+_IN_A_PATH = pattern(r"\$[{(]|\{\{|%[A-Za-z_]\w*%|\A\$(env:)?[A-Za-z_]\w*[/\\]")
+_UNFILLED = "holds a placeholder that was never filled in"
 _MODEL_ID = pattern(r"[A-Za-z0-9._:/@+-]{1,%d}" % MAX_MODEL_CHARS)  # noqa: UP031 - braces
 
 
@@ -969,7 +971,7 @@ def read_key(text: str) -> tuple[str | None, str]:
     if not value:
         return None, "is empty"
     if _PLACEHOLDER.fullmatch(value):
-        return None, "holds a placeholder that was never filled in"
+        return None, _UNFILLED
     if re.search(r"[^\x21-\x7e]", value):
         return None, ODD_KEY
     return value, ""
@@ -1046,7 +1048,8 @@ def _address(text: str) -> str:
     except ValueError:
         raise Unusable("cannot be used: it is not an address") from None
     flaw = ""
-    if parts.scheme not in {"https", "http"} or not host or re.search(r"[^\x21-\x7e]", text):
+    is_host = host and re.fullmatch(r"[\w.:%-]+", host, re.ASCII)
+    if parts.scheme not in {"https", "http"} or not is_host or re.search(r"[^\x21-\x7e]", text):
         flaw = "it must be an https address"
     elif parts.scheme == "http" and host not in {"127.0.0.1", "::1", "localhost"}:
         flaw = "http is allowed for this machine itself only; use https"
@@ -1071,6 +1074,8 @@ def _unused(_: str) -> None:
 
 
 def _path(text: str) -> str:
+    if _IN_A_PATH.search(text):
+        raise Unusable(_UNFILLED)
     return os.path.expanduser(text)  # noqa: PTH111 - text, not a file yet
 
 
@@ -1170,7 +1175,11 @@ _ALIASES = {"PERPLEXITY_WAIT_SECONDS": "PERPLEXITY_AGENT_WAIT_SECONDS"}  # of ot
 def read_settings(environ: Mapping[str, str]) -> Settings:
     """All settings; refuses nothing, but notes what cannot be used."""
     found: dict[str, Any] = {}
-    notes: dict[bool, list[str]] = {True: [], False: []}  # by gravity
+    known = [name for name, *_ in VARIABLES if name.startswith("PERPLEXITY_")]
+    held = [name for name in known if name != KEY_VARIABLE and environ.get(name, "").strip()]
+    unfilled = [name for name in held if given(environ, name) is None]
+    told = [f"{name} {_UNFILLED}; it counts as not set." for name in unfilled]
+    notes: dict[bool, list[str]] = {True: [], False: told}  # by gravity
     explicit, idle = set[str](), {f"PERPLEXITY_TIER_{tier.upper()}" for tier in TIERS}
     for name, field, read, *_ in VARIABLES:
         if read is None:
@@ -1193,7 +1202,6 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             found.update({} if error.used is None else {field: error.used})
         if found.get("routing", _MODES[0]) != _MODES[0]:
             idle = {"PERPLEXITY_MODEL"}
-    known = {variable.name for variable in VARIABLES}
     # In either case; as elsewhere, the lower-case one wins, even an empty one.
     names = ("https_proxy", "http_proxy", "all_proxy", "no_proxy")
     proxies = {n: given(environ, n if n in environ else n.upper()) for n in names}
@@ -1204,13 +1212,15 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             notes[True].append(f"{variable} {words}.")
     caps = {window: found.pop(window) for window in CAP_WINDOWS if window in found}
     key, flaw = read_key(environ[KEY_VARIABLE]) if KEY_VARIABLE in environ else (None, "")
+    flaw = f"{KEY_VARIABLE} {flaw}" * bool(flaw)
+    flaw = flaw or f"{KEY_FILE_VARIABLE} {_UNFILLED}" * (KEY_FILE_VARIABLE in unfilled)
     found.setdefault("data_dir", f"{_home(environ)}/.perplexity-pro")
     for switch in ("observe", "computer"):
         found[switch] = found.get(switch, "on") in _SWITCH[::2]
     found["log_level"] = found.get("log_level", "warning").upper()
     return Settings(
         key=key,
-        key_problem=f"{KEY_VARIABLE} {flaw}" if flaw else None,
+        key_problem=flaw or None,
         tiers=tuple(tiers.items()),
         caps=tuple(caps.items()),
         colour=not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
@@ -1224,6 +1234,34 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         warnings=tuple(notes[False]),
         **found,
     )
+
+
+# The calls that need a variable, where those are not all of the API's.
+_NEEDED_BY = {
+    **dict.fromkeys(("MODEL", "ROUTING", "TIER_"), ("ask", "chat")),
+    "DECIDER_MODEL": ("ask", "chat", "decide"),
+    "COMPUTER": ("computer",),
+}
+MEND_SETTING = (
+    "Mend it where the variable is set (for a server, the client's configuration) and start again; "
+    'perplexity_help {"action":"topic","name":"settings"} lists them.'
+)
+
+
+def hindrances(settings: Settings, word: str) -> list[str]:
+    """The problems that stand in the way of a tool, or of `computer`."""
+    found = []
+    for problem in settings.problems:
+        name = problem.removeprefix("PERPLEXITY_")
+        needed_by = [by for start, by in _NEEDED_BY.items() if name.startswith(start)]
+        is_ours = word != "computer" or name.startswith("DATA_DIR")
+        found += [problem] * (word in needed_by[0] if needed_by else is_ours)
+    return found
+
+
+def folder_flaw(settings: Settings) -> str:
+    """Why the data folder cannot be used; then no other one is."""
+    return next((p for p in settings.problems if p.startswith("PERPLEXITY_DATA_DIR")), "")
 
 
 def settings_now() -> Settings:
@@ -1813,13 +1851,15 @@ def own_path(settings: Settings, name: str = "") -> Path:
     """Where a file of the data folder is, or would be; nothing is made or looked at."""
     from pathlib import Path
 
+    if folder_flaw(settings):
+        raise ToolError("invalid_request", folder_flaw(settings), todo=MEND_SETTING)
     return Path(settings.data_dir, name)
 
 
 def stamp_of(settings: Settings, *names: str) -> tuple[int, ...]:
     """When files of the data folder were last changed; 0 for one that is not there."""
     found = dict.fromkeys(names, 0)
-    for name in names:  # every start asks, so no Path is made
+    for name in names * (not folder_flaw(settings)):  # every start asks, so no Path is made
         with contextlib.suppress(OSError):
             found[name] = os.stat(f"{settings.data_dir}/{name}").st_mtime_ns  # noqa: PTH116
     return tuple(found.values())
@@ -3615,13 +3655,11 @@ class Store:
     @functools.cached_property
     def path(self) -> Path:
         """Where the database is or would be."""
-        from pathlib import Path
-
-        return Path(self._settings.data_dir) / DATABASE
+        return own_path(self._settings, DATABASE)
 
     def has_file(self) -> bool:
         """Whether there is a database at all; makes none."""
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, ToolError):
             return self.path.exists()
         return False
 
@@ -5861,12 +5899,9 @@ class Call:
 
     def key(self) -> str:
         """The API key; ToolError where there is none, or where settings forbid any request."""
-        if self.settings.problems:
-            mend = (
-                "Mend it where the variable is set (for a server, the client's configuration) and "
-                'start again; perplexity_help {"action":"topic","name":"settings"} lists them.'
-            )
-            raise ToolError("invalid_request", " ".join(self.settings.problems), todo=mend)
+        hindered = hindrances(self.settings, self.declared.word)
+        if hindered:
+            raise ToolError("invalid_request", " ".join(hindered), todo=MEND_SETTING)
         found = find_key(self.settings)
         if self.rehearses:
             return ""  # which needs none
@@ -6700,7 +6735,7 @@ def observe(runtime: Runtime) -> int:
     Quiet, bounded, free; a lease in the database lets one process at a time do it.
     """
     settings, key = runtime.settings, find_key(runtime.settings).key
-    if key is None or settings.problems or not runtime.store.has_file():
+    if key is None or hindrances(settings, "jobs") or not runtime.store.has_file():
         return 0
     with runtime.store.writing() as db:
         lose_unanswered(db)
@@ -10914,9 +10949,8 @@ class Computer:
         """The open reply to a message, or to none; without a session not even a token is sent, and
         any status is a reply.
         """
-        flaws = [one for one in self.settings.problems if one.startswith("PERPLEXITY_COMPUTER")]
-        if flaws:
-            raise ToolError("invalid_request", flaws[0])  # of its address: no other one is meant
+        for flaw in hindrances(self.settings, "computer"):
+            raise ToolError("invalid_request", flaw)  # of its address: no other one is meant
         both = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
         made, refused = None, ""
         while True:
@@ -13238,7 +13272,7 @@ def _error_line(order: ParsedCommand, ended: _Watch, screen: Screen) -> str:
         near = nearest(depth, depths)
         message += f" Did you mean {near}?" if near else ""
     advice = _ADVICE.get(kind, "").format(program=PROGRAM, word=order.declared.word)
-    if ended.call.settings.problems and kind == "invalid_request":
+    if hindrances(ended.call.settings, order.declared.word) and kind == "invalid_request":
         advice = f"See {PROGRAM} help settings."
     is_ours = order.declared.word != "computer"  # which has an account in place of a key
     found = find_key(ended.call.settings) if is_ours and kind == "authentication" else None
@@ -13908,7 +13942,7 @@ def run_computer(words: Sequence[str], scene: Context) -> int | str:
         return 0
     if not settings.computer:
         raise ToolError("forbidden", "Perplexity Computer is switched off by PERPLEXITY_COMPUTER.")
-    for flaw in (one for one in settings.problems if one.startswith("PERPLEXITY_COMPUTER")):
+    for flaw in hindrances(settings, "computer"):
         raise ToolError("invalid_request", flaw)  # of its address: no other one is meant
     if action == "login":
         screen.note("Agree at this address; if the page you are sent to fails, paste its address:")
@@ -14314,6 +14348,8 @@ def _look_at_data(runtime: Runtime) -> _Seen:
         try_writing(folder)
         mode = f", mode {folder.stat().st_mode & 0o777:o}" if os.name != "nt" else ""
         yield "data folder", f"{folder}{mode}", ""
+    except ToolError as error:
+        yield "data folder", "cannot be used", error.message
     except OSError as error:
         repair = "nothing can be stored: set PERPLEXITY_DATA_DIR to a folder that can be written"
         shown = one_line(settings.data_dir, 60)

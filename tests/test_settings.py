@@ -95,7 +95,33 @@ class Defaults(unittest.TestCase):
         names = [v.name for v in pro.VARIABLES if v.name.startswith("PERPLEXITY_")]
         names.remove(pro.KEY_VARIABLE)
         for value in ("", "  ", "\n", *PLACEHOLDERS):
-            self.assertEqual(settings(**dict.fromkeys(names, value)), settings(), repr(value))
+            read = settings(**dict.fromkeys(names, value))
+            told = [] if not value.strip() else names
+            for name, sentence in zip(told, read.warnings, strict=True):
+                self.assertEqual(
+                    sentence,
+                    f"{name} holds a placeholder that was never filled in; it counts as not set.",
+                )
+            plain = read._replace(warnings=(), key_problem=None)
+            self.assertEqual(plain, settings(), repr(value))
+
+    def test_a_placeholder_for_the_file_of_the_key_is_told_where_there_is_no_key(self) -> None:
+        found = pro.find_key(settings(PERPLEXITY_API_KEY_FILE="${FILE}"))
+        self.assertIn("PERPLEXITY_API_KEY_FILE holds a placeholder", found.problem)
+
+    def test_a_placeholder_inside_a_path_or_an_address_is_no_name(self) -> None:
+        for name in ("DATA_DIR", "FILES_DIR", "API_KEY_FILE"):
+            for value in ("${HOME}/pp", "$HOME/pp", "%APPDATA%\\pp", "/srv/{{name}}/x", "/a/$(id)"):
+                (told,) = settings(**{f"PERPLEXITY_{name}": value}).problems
+                self.assertEqual(
+                    told, f"PERPLEXITY_{name} holds a placeholder that was never filled in."
+                )
+        for name in ("BASE_URL", "COMPUTER_URL"):
+            for value in ("https://${HOST}/v1", "https://$HOST", "https://<host>/"):
+                (told,) = settings(**{f"PERPLEXITY_{name}": value}).problems
+                self.assertIn("must be an https address", told)
+        usual = settings(PERPLEXITY_DATA_DIR="/srv/a$b%20c/x")
+        self.assertEqual((usual.data_dir, usual.problems), ("/srv/a$b%20c/x", ()))
 
     def test_the_process_is_asked_for_its_own_environment(self) -> None:
         with mock.patch.dict(os.environ, {"PERPLEXITY_MODEL": "a/b"}):

@@ -525,6 +525,57 @@ class Lists(unittest.TestCase):
             self.assertEqual(owner.ok("jobs", action="list")["warnings"], [])
 
 
+class Hindrances(unittest.TestCase):
+    """A variable that cannot be used stops the calls that need it, and no others."""
+
+    def test_a_model_that_is_none_stops_what_would_use_it(self) -> None:
+        state = {"state": "x", "questions": {"a": {"type": "noul", "instructions": "Is it?"}}}
+        for variable, stopped in (
+            ("PERPLEXITY_MODEL", {"ask"}),
+            ("PERPLEXITY_ROUTING", {"ask"}),
+            ("PERPLEXITY_DECIDER_MODEL", {"ask", "decide"}),
+            ("PERPLEXITY_COMPUTER_URL", set[str]()),
+            ("PERPLEXITY_BASE_URL", {"ask", "decide", "search", "models"}),
+            ("PERPLEXITY_BUDGET_DAILY_USD", {"ask", "decide", "search", "models"}),
+        ):
+            with desk(PERPLEXITY_COMPUTER="off") as owner:
+                values = {"PERPLEXITY_BASE_URL": owner.fake.url, variable: "no such thing"}
+                made = Desk(owner.fake, owner.folder, **values)
+                refused = set()
+                for tool, given in (
+                    ("ask", {"query": "q"}),
+                    ("decide", state),
+                    ("search", {"query": "q"}),
+                    ("models", {}),
+                ):
+                    outcome = made.run(tool, **given)
+                    refused |= {tool} if outcome.kind else set()
+                    self.assertEqual(variable in outcome.text, bool(outcome.kind), outcome.text)
+                made.runtime.close()
+            self.assertEqual(refused, stopped, variable)
+
+    def test_a_data_folder_that_cannot_be_used_is_replaced_by_no_other(self) -> None:
+        with desk() as owner:
+            home = dict.fromkeys(("HOME", "USERPROFILE"), owner.folder) | {
+                "PERPLEXITY_DATA_DIR": ""
+            }
+            usual = Desk(owner.fake, owner.folder, **home)
+            usual.ok("chat", action="send", title="t", message="hello")
+            odd = Desk(owner.fake, owner.folder, **{**home, "PERPLEXITY_DATA_DIR": "${HOME}/pp"})
+            for tool, given in (
+                ("chat", {"action": "list"}),
+                ("chat", {"action": "delete", "chat_id": 1, "confirm": True}),
+                ("jobs", {"action": "list"}),
+                ("usage", {}),
+                ("projects", {"action": "list"}),
+                ("embed", {"action": "status"}),
+                ("ask", {"query": "q"}),
+            ):
+                self.assertIn("PERPLEXITY_DATA_DIR holds a placeholder", odd.refused(tool, **given))
+            self.assertEqual(len(usual.ok("chat", action="list")["chats"]), 1)
+            usual.runtime.close()
+
+
 class Help(unittest.TestCase):
     def test_a_name_alone_is_enough(self) -> None:
         with desk() as owner:
