@@ -715,8 +715,11 @@ _STATUSES: dict[int, tuple[Kind, str, str]] = {
     402: ("unexpected_response", "Perplexity wants this request to be paid for", _MEND_CREDIT),
     403: ("forbidden", "Perplexity does not allow this request", _MEND_RIGHTS),
     404: ("not_found", "Perplexity does not know what was asked for", "check the id or name"),
+    408: ("unexpected_response", "Perplexity waited too long for the request", RETRY),
+    409: ("unexpected_response", "Perplexity had another request in the way of this one", RETRY),
     413: ("unexpected_response", "Perplexity found the request too large", "send less at once"),
     422: ("invalid_request", "Perplexity refused the request", "change the arguments"),
+    425: ("unexpected_response", "Perplexity was not ready for the request", RETRY),
     429: ("rate_limited", "Perplexity is limiting how often this account may ask", RETRY),
     2: ("unexpected_response", "Perplexity answered with an error", RETRY),
     3: ("unexpected_response", "The API address redirects, which is not followed", MEND_NETWORK),
@@ -813,7 +816,7 @@ def unanswered_cause(error: BaseException, took_s: float) -> Cause:
         return Cause("unexpected_response", what, MEND_NETWORK, sent=True)
     what = "The connection was lost before Perplexity's reply was complete"
     if isinstance(error, TimeoutError):
-        what = f"Perplexity sent no complete reply within {took_s:.1f} s"
+        what = f"Perplexity sent no complete reply within {round(took_s, 1) or round(took_s, 3)} s"
     return Cause("network_timeout", what, RETRY, again=True, sent=True)
 
 
@@ -1196,9 +1199,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             found[field] = read(text)
         except Unusable as error:
             instead = "its default" if error.used is None else f"{error.used:.12g}"
-            notes[error.grave].append(
-                f"{used} {error}{f'; {instead} is used' * (not error.grave)}."
-            )
+            instead = f"; {instead} is used" if field and not error.grave else ""
+            notes[error.grave].append(f"{used} {error}{instead}.")
             found.update({} if error.used is None else {field: error.used})
         if found.get("routing", _MODES[0]) != _MODES[0]:
             idle = {"PERPLEXITY_MODEL"}
@@ -1309,7 +1311,7 @@ class Arg(NamedTuple):
     check: Callable[[Any], Any] | None = None
     positional: bool = False
     amount: bool = False  # a number counts as its text
-    literal: bool = False  # a word such as "none" is one, and does not mean nothing
+    literal: bool = False  # "none" may be the name of a project, and does not mean nothing
     waits: bool = False  # seconds of waiting: brought within what the server allows, with a notice
     inside: tuple[str, ...] = ()  # for a list of objects: the texts in each
     among: tuple[str, ...] = ()  # the words a schema offers, where `check` has more to say
@@ -1690,7 +1692,8 @@ def _given(field: Field, value: Json) -> Json:
     if field.required or (isinstance(value, str) and not value.strip()):
         return value if field.required else None
     spoken = field.form == "any" or (field.form == "text" and field.arg.positional)
-    if spoken or field.arg.amount or field.arg.literal:
+    is_name = field.arg.literal and str(value).strip().lower() == "none"
+    if spoken or field.arg.amount or is_name:
         return value
     if isinstance(value, list) and value:
         return [entry for entry in value if not _is_nothing(entry)] or None
@@ -1701,7 +1704,7 @@ def _lacking(declared: Tool, field: Field, action: str = "") -> ToolError:
     """The refusal of a call that lacks an argument, with an example of what it wanted to do."""
     choices = f", one of {', '.join(field.shape.choices)}" if field.shape.choices else ""
     purpose = f" for action {action}" if action else ""
-    words = f"is required{purpose}: {field_words(field)}{choices}."
+    words = f"is required{purpose}: {field_words(field).removeprefix(f'{action}: ')}{choices}."
     example = next((e for e in declared.examples if not action or e.get("action") == action), None)
     words += f" Example arguments: {json_text(example)}." if example else ""
     return invalid(field.name, words)
@@ -1744,7 +1747,7 @@ def read_arguments(
         return dict(raw)
     fields, values = _fields_within(declared, longest_s), dict[str, Json]()
     for given, value in raw.items():
-        name = given if given in fields else RENAMED.get(given, given)
+        name = given if given in fields or RENAMED.get(given) not in fields else RENAMED[given]
         if name not in fields and name in IGNORED_ARGUMENTS:
             continue
         if name not in fields:
@@ -3932,9 +3935,10 @@ def ensure_project(db: Db, name: str) -> int:
 
 def known_projects(settings: Settings) -> list[str]:
     """The projects that there are, at a glance that changes nothing; none where that fails."""
-    path, unread = Store(settings).path, contextlib.suppress(OSError, ValueError, ToolError)
-    with unread, _explained(path), _onlooker(path, _GLANCE_S) as db:
-        return [row["name"] for row in rows(db, "SELECT name FROM projects ORDER BY name")]
+    with contextlib.suppress(OSError, ValueError, ToolError):
+        path = Store(settings).path
+        with _explained(path), _onlooker(path, _GLANCE_S) as db:
+            return [row["name"] for row in rows(db, "SELECT name FROM projects ORDER BY name")]
     return []
 
 
@@ -5612,7 +5616,9 @@ def checked_items(entries: list[dict[str, Json]]) -> list[dict[str, Json]]:
     """The texts to index, each with its key; a refusal names the entry by its place."""
     items: dict[str, dict[str, Json]] = {}
     for place, given in enumerate(entries, 1):
-        entry = {"key": text_hash(str(given.get("text")))[:16], **given}  # or a key of its own
+        key = given.get("key")
+        key = text_hash(str(given.get("text")))[:16] if key in (None, "") else key
+        entry = {**given, "key": key}
         problem = "each key is used once" if entry["key"] in items else ""
         for name, most, kind in (
             ("text", MAX_ITEM_CHARS, ""),
@@ -6039,6 +6045,7 @@ class PaidRequest:
             try:
                 self.reply = scrubbed(plan.read(reply), key, str)
             except ToolError as error:
+                error.request_id = error.request_id or reply.request_id
                 self.reply = ParsedReply(None, Usage(), request_id=reply.request_id, error=error)
             self.error = self.reply.error
         except BaseException as error:  # noqa: BLE001 - told to whoever waits, once it is settled
@@ -6708,7 +6715,8 @@ def watch(call: Call, job: JobRow, wait_s: float) -> PollResult:
 
     Every look begins with the row as it is by now: another process may have ended it.
     """
-    end = min(time.monotonic() + wait_s, call.deadline - 1.0)
+    # A second is left for the answer, less where there are few.
+    end = min(time.monotonic() + wait_s, call.deadline - min(1.0, call.remaining_s() / 4))
     fetch, pause_s = functools.partial(free_get, call), POLL_FIRST_S
     seen = PollResult(job)
     while True:
@@ -7310,7 +7318,7 @@ def fitted(result: R, part: str, limit: int, rest: Callable[[int], str], at: int
         note = newest if at is None else f"Cut after {end} of {total} {part}"
         note += "." if room is None else ", the last one shortened."
         note += f" The rest: {rest(end)}" if end < total else ""
-        note += f" All of it as text: {rest(total)}" if room is not None else ""
+        note += f" All of it as text: {rest(total + 1)}" if room is not None else ""
         cut_off = dict.fromkeys(("truncated", "groups_truncated"), True)
         where = {"next_offset": None if at is None else end, "count": count}
         return _changed(result, note, **{part: shown}, **cut_off, **where)
@@ -8202,7 +8210,14 @@ class JobsResult(Answer):
 
     def text(self) -> str:
         if self.action == "list":
-            head: Sequence[Json] = ("id", "status", "depth", "started", "finished", "query")
+            head: Sequence[Json] = (
+                "id",
+                "status",
+                "depth or model",
+                "started",
+                "finished",
+                "query",
+            )
             rows = [
                 (
                     j.job_id,
@@ -8322,7 +8337,7 @@ def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
     part = next((name for name in kinds if extra.get(name)), "answer")
     kept = extra.get(part, [])
     entries = list(kept.items() if isinstance(kept, dict) else enumerate(kept))[offset:]
-    if part in kinds and entries:
+    if part in kinds and offset <= len(kept):
         keys, record = kinds[part]._fields, kinds[part]  # what a stored one lacks is null
         found = {name: record(*map(one.get, keys)) for name, one in entries}
         shown = found if isinstance(kept, dict) else [*found.values()]
@@ -8330,8 +8345,8 @@ def with_answer(result: Any, job: JobRow, offset: int, limit: int) -> Any:
         return fitted(result, part, limit, rest, offset)
     whole = {"answer": job.result_text, "sources": sources, "citations": citations}
     result = result._replace(answer_chars=len(job.result_text or ""), **whole)
-    # Behind the entries comes the same as text, for what one page cannot hold otherwise.
-    first = len(kept) if part in kinds else 0
+    # Behind the end of the entries comes the same as text, for what one page cannot hold otherwise.
+    first = len(kept) + 1 if part in kinds else 0
     page = fitted(result, "answer", limit, lambda at: rest(first + at), at=offset - first)
     more = page.next_offset
     return page._replace(next_offset=None if more is None else first + more)
@@ -8392,10 +8407,12 @@ def _adopted(call: Call, args: JobsArgs) -> int:
 
 def _found_job(call: Call, args: Any, number: int) -> JobRow:
     with call.store.reading() as db:
-        job = stored_job(db, project_id=project_id(db, args.project) or 0, id=number)
+        job = stored_job(db, project_id=known_project(db, args.project), id=number)
     if job is None:
         text = f"There is no job {number} in project {args.project!r}; perplexity_jobs list shows"
         raise ToolError("not_found", f"{text} them.")
+    if getattr(args, "response_id", None) not in {None, shown_id(job)}:
+        raise invalid("response_id", f"is not that of job {number}; give one of the two.")
     return as_known(call.runtime, job)
 
 
@@ -8405,7 +8422,8 @@ def _job_result(call: Call, args: JobsArgs, seen: PollResult) -> Any:
     wait_s = int(min(call.longest_wait_s, MAX_WAIT_S))
     go_on = result_call(job.id, args.project, wait_seconds=wait_s)
     age = f"It has been running for {max(0.0, age_s(job.started_at)):.0f} s; for its end: {go_on}"
-    looked = seen.searches or seen.fetches or not over
+    is_run = not job.response_id.startswith(PENDING)
+    looked = seen.searches or seen.fetches or (is_run and not over)
     progress = {"searches": seen.searches, "fetches": seen.fetches} if looked else None
     about = {"job": job_info(job), "message": end_text(job) if over else age}
     return of_job(call, args, seen, action=args.action, progress=progress, **about)
@@ -8675,7 +8693,10 @@ class DecideResult(NamedTuple):
     latency_ms: Annotated[int, "Measured time of the upstream call, or of all of them"]
     project: Annotated[str, "The project the call was filed under"]
     warnings: Annotated[list[str], "Things worth knowing about this result"]
+    status: Annotated[str | None, "in_progress where every answer is late"] = None
     job_id: Annotated[int | None, "Where the answers left out, or late ones, can be read"] = None
+    answers_total: Annotated[int | None, "Answers in all, with those left out"] = None
+    next_offset: Annotated[int | None, "Where those left out begin"] = None
     media_bytes: Annotated[int | None, "Size of the images as each request carries them"] = None
 
     def text(self) -> str:
@@ -8885,7 +8906,9 @@ def do_decide(call: Call, args: DecideArgs) -> DecideResult:
             *_cost_warnings(replies, asked),
             *call.warnings,
         ],
+        status=None if answers else "in_progress",
         job_id=next((reply.job_id for reply in replies if reply.late), None),
+        answers_total=len(answers),
         media_bytes=media_bytes or None,
     )
     return fitted_paid(call, whole, result, "answers") if answers else result
@@ -9061,7 +9084,9 @@ def _index_plan(
     last chunks go.
     """
     with call.store.reading() as db:
-        wanted = VectorSet(project_id(db, args.project) or 0, combination)
+        # Texts that are given make their project.
+        project = (project_id if args.items else known_project)(db, args.project)
+        wanted = VectorSet(project or 0, combination)
         found = [] if args.items else indexable(db, wanted.project_id, args.source or "")
         stored, (count, _) = stored_hashes(db, wanted), vector_state(db, wanted)
     # A key may hold anything; the prefix keeps it apart from the references of chats and jobs.
@@ -9245,6 +9270,8 @@ def _delete_vectors(call: Call, args: EmbedArgs) -> dict[str, Json]:
         "encoding": args.encoding,
     }
     only = ", ".join(f"{name} {value}" for name, value in which.items() if value)
+    with call.store.reading() as db:
+        known_project(db, args.project)
     what = (
         f"Deleting the vectors of project {args.project!r} ({only or 'all of them'}) cannot be "
         "undone; indexing again is billed again."
@@ -9689,11 +9716,10 @@ def do_help(call: Call, args: HelpArgs) -> HelpResult:
     if name not in known:
         near = nearest(name, [*tools, *TOPICS] if args.action == "index" else known)
         hint = f'did you mean "{near}"? ' if near else ""
-        raise invalid(
-            "name",
-            f"there is no {action} {one_line(name, 40)!r}; {hint}Tools are {', '.join(tools)}; "
-            f"topics {', '.join(TOPICS)}.",
-        )
+        flaw = f"there is no {action} {one_line(name, 40)!r}"
+        flaw = flaw if name else f"is required for action {action}"
+        choice = f"{hint}Tools are {', '.join(tools)}; topics {', '.join(TOPICS)}."
+        raise invalid("name", f"{flaw}; {choice}")
     if action == "tool":
         page, name = tool_page(tools[name]), tools[name].name
     else:
@@ -12726,7 +12752,8 @@ class Stdin:
             return read_text(Path(word[1:]), MAX_BODY_BYTES)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is too large or not UTF-8 text"
-            raise UsageError(f"{word[1:]}: the file cannot be read: {reason}") from None
+            named = word[1:] or "a blank name"
+            raise UsageError(f"{named}: the file cannot be read: {reason}") from None
 
 
 # ---- What may follow a command
@@ -12872,6 +12899,8 @@ def _sorted_out(fields: Sequence[Field], words: Sequence[str]) -> tuple[list[str
             takes = f"{flag} takes {'no' if field.form == 'switch' else 'one'} value"
             takes = f"repeat {flag} for each value" if field.form == "texts" else takes
             closed = takes if len(places) > begins else ""
+            if field.name in _QUESTIONS and field.name in typed and field.form != "texts":
+                raise UsageError(f"{flag} is given twice; one question is asked at a time")
             earlier = typed.get(field.name, ("", []))[1] if field.form == "texts" else []
             typed[field.name] = (flag, [*earlier, text])
         elif closed:
@@ -12994,7 +13023,7 @@ def _place_question(order: ParsedCommand, field: Field, words: list[str], stdin:
     if not words:
         return
     texts, text = _texts_of(words, stdin)
-    if not text.strip() and (field.shape.kind == "string" or words == ["-"]):
+    if not text.strip() and ("images" not in arguments or words == ["-"]):
         flaw = f"missing{_MISSING[field.name]}" if words == ["-"] else "blank"
         raise UsageError(f"{field.name} is {flaw}")
     many = field.shape.or_list and len(texts) > 1
@@ -13263,8 +13292,13 @@ def _error_line(order: ParsedCommand, ended: _Watch, screen: Screen) -> str:
     fields = {field.name: field for field in _fields_of(order.declared.word)}
     names = re.split(r", | and ", named)
     if colon and all(name in fields for name in names):
-        flags = [order.typed.get(n) or (flags_of(fields[n]) or [n])[-1] for n in names]
-        rest = re.sub(r"(?<= than )\w+", lambda m: order.typed.get(m[0], m[0]), rest)
+        flags = [
+            order.typed.get(n)
+            or [n, *([] if fields[n].arg.positional else flags_of(fields[n]))][-1]
+            for n in names
+        ]
+        rest = rest.removeprefix("false " * flags[0].startswith("--no-"))
+        rest = re.sub(r"(?<= (?:than|with) )\w+", lambda m: order.typed.get(m[0], m[0]), rest)
         message = f"{' and '.join(flags)} {rest}"
     depths = RESEARCH_DEPTHS if order.declared.word == "research" else SYNC_DEPTHS
     depth = order.arguments.get("depth")
@@ -14326,7 +14360,7 @@ def _look_at_machine(settings: Settings) -> _Seen:
     flaws = [*settings.problems, *settings.warnings]
     for name in settings.unknown:
         meant = known.get(nearest(name.partition("_")[2], known) or "")
-        hint = f"; did you mean {meant}?" if meant else ""
+        hint = f"; did you mean {meant}?" if meant else "."
         flaws.append(f"{one_line(name, 60)} is not read by this program{hint}")
     yield "settings", f"{len(flaws)} to mend" if flaws else "all usable", " ".join(flaws)
     found = find_key(settings)

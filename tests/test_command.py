@@ -807,6 +807,12 @@ class Statuses(unittest.TestCase):
             "decide x --score a=b,c --threshold 0.5": (2, "--threshold goes with questions for"),
             "usage --since 2026-11-30 --until 2026-11-01": (1, "not be later than --until."),
             "embed index none.md": (2, "embed: none.md: the file cannot be read: No such"),
+            "embed index ''": (2, "embed: a blank name: the file cannot be read"),
+            "ask q --no-search --recency day": (1, "--no-search cannot be combined with --recency"),
+            "ask --query a --query b": (2, "ask: --query is given twice"),
+            "decide '' --yes-no Really?": (2, "decide: state is blank"),
+            "help tool": (1, "help: name is required for action tool; Tools are ask, chat"),
+            "jobs result": (1, "jobs: job_id is required for action result"),
             "ask": (2, "ask: query is missing: write it as words, or pipe it in."),
             "frob": (2, "frob: there is no such command; choose from ask, search"),
             "reserch q": (2, "reserch: there is no such command; did you mean research?"),
@@ -825,6 +831,7 @@ class Statuses(unittest.TestCase):
             for line in (
                 "ask --query first second", "search --query a b", "chat send --message a b",
                 "decide --state a b --yes-no c", "jobs result 3 --job-id 4", "ask ''", "ask '  '",
+                "decide ' ' --yes-no c", "embed search ''", "chat send ''",
                 "projects delete a --project b",
             ):  # fmt: skip
                 self.assertEqual(here.line(line).status, 2, line)

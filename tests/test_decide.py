@@ -686,7 +686,10 @@ class Replies(unittest.TestCase):
                 "cost_source": "computed",
                 "project": "acceptance-decide",
                 "warnings": ["Filed under acceptance-decide (new project)."],
+                "status": None,
                 "job_id": None,
+                "answers_total": 3,
+                "next_offset": None,
                 "media_bytes": None,
             },
         )
@@ -1235,8 +1238,12 @@ class Fitting(unittest.TestCase):
             shown = len(first["answers"])
             self.assertLess(shown, 300)
             rest = owner.ok("jobs", action="result", job_id=first["job_id"], offset=shown)
+            end = owner.ok("jobs", action="result", job_id=first["job_id"], offset=300)
+        self.assertEqual((first["answers_total"], first["next_offset"]), (300, shown))
         together = [*first["answers"], *rest["answers"]]
         self.assertEqual(together, list(many(300)))
+        self.assertEqual((end["answers"], end["answers_total"], end["answer"]), ({}, 300, None))
+        self.assertIsNone(end["next_offset"])
 
     def test_a_long_answer_loses_its_distribution_here_but_not_in_the_job(self) -> None:
         options = {f"option number {n}": None for n in range(255)}

@@ -204,6 +204,14 @@ class Reading(Refusals):
             'Example arguments: {"action":"delete","query":"x","number":1}.',
         )
 
+    def test_an_argument_of_another_tool_is_refused_by_the_name_that_was_given(self) -> None:
+        with self.assertRaisesRegex(pro.ToolError, r"\Atimeout: unknown argument"):
+            pro.read_arguments(pro.TOOLS["perplexity_ask"], {"query": "q", "timeout": 30})
+
+    def test_what_is_missing_is_told_without_its_action_twice(self) -> None:
+        with self.assertRaisesRegex(pro.ToolError, r"for action send: of a new chat"):
+            pro.read_arguments(pro.TOOLS["perplexity_chat"], {"action": "send", "message": "m"})
+
     def test_the_example_in_a_refusal_is_one_of_what_was_wanted(self) -> None:
         for declared in pro.TOOLS.values():
             for action in declared.needs or {}:

@@ -92,9 +92,9 @@ class Purely(unittest.TestCase):
         cases: list[tuple[dict[str, Any], str]] = [
             ({"key": "b", "text": "x" * 100_001}, text_rule),
             ({"key": "b", "text": 7}, text_rule),
-            ({"key": "", "text": "x"}, key_rule),
+            ({"key": "  ", "text": "x"}, key_rule),
             ({"key": "k" * 129, "text": "x"}, key_rule),
-            ({"key": None, "text": "x"}, key_rule),
+            ({"key": 7, "text": "x"}, key_rule),
             ({"key": "b"}, text_rule),
             ({}, text_rule),
             (good, f"items: each key is used once{second}"),
@@ -107,6 +107,8 @@ class Purely(unittest.TestCase):
 
         for entry, said in cases:
             self.assertEqual(self.refusal(lambda: read(good, entry)), said)  # noqa: B023 - called at once
+        named = {entry["key"] for key in ("", None) for entry in read({"key": key, "text": "x"})}
+        self.assertEqual(named, {entry["key"] for entry in read({"text": "x"})})
         self.assertEqual(read({**good, "lang": "en"})[0]["key"], "a")
         longest = {"key": "k" * 128, "text": "x" * 100_000}
         self.assertEqual([item["key"] for item in read(good, longest)], ["a", "k" * 128])
@@ -513,9 +515,25 @@ class Indexing(EmbedTest):
 
     def test_nothing_to_index_is_no_failure(self) -> None:
         for source in ("chat", "job"):
-            found = self.run_embed(action="index", source=source, project="empty")
+            found = self.run_embed(action="index", source=source)
             self.assertEqual((found["embedded_chunks"], found["requests"]), (0, 0))
         self.assertEqual(self.rows("SELECT name FROM projects"), [])
+
+    def test_a_project_that_never_was_is_refused_but_for_texts_that_are_given(self) -> None:
+        self.index(("a", "b"), project="workshop")
+        for given in (
+            {"action": "index", "source": "chat"},
+            {"action": "index", "source": "job"},
+            {"action": "delete", "confirm": True},
+            {"action": "search", "query": "b"},
+            {"action": "status"},
+        ):
+            outcome = self.outcome(**given, project="worksop")
+            self.assertEqual(outcome.kind, "not_found", given)
+            self.assertIn("did you mean 'workshop'?", outcome.text)
+        self.index(("a", "b"), project="new")
+        names = [name for (name,) in self.rows("SELECT name FROM projects ORDER BY name")]
+        self.assertEqual(names, ["new", "workshop"])
 
 
 class Refusals(EmbedTest):
@@ -1429,7 +1447,6 @@ class Deleting(EmbedTest):
             ({"model": LARGE, "dimensions": 1024}, 0, 12),
             ({"dimensions": 256}, 5, 7),
             ({"source": "chat", "encoding": "int8"}, 2, 5),
-            ({"project": "none"}, 0, 5),
             ({}, 5, 0),
         ):
             outcome = self.outcome(action="delete", confirm=True, **which)

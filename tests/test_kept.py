@@ -361,6 +361,13 @@ class Runs(unittest.TestCase):
 class Ids(unittest.TestCase):
     """Ids from outside are never keys."""
 
+    def test_a_project_that_never_was_is_named_in_place_of_the_job(self) -> None:
+        with desk() as owner:
+            owner.ok("search", query="x", project="workshop")
+            for action in ("result", "status", "cancel"):
+                text = owner.refused("jobs", action=action, job_id=1, project="worksop")
+                self.assertIn("There is no project 'worksop'; did you mean 'workshop'?", text)
+
     def test_answers_with_the_same_id_are_two_events_and_two_jobs(self) -> None:
         with desk(PERPLEXITY_MAX_RESULT_CHARS="4000") as owner:
             numbers = []
@@ -372,6 +379,12 @@ class Ids(unittest.TestCase):
                 owner.fake.always("POST /v1/agent", odd)
                 numbers.append(owner.ok("ask", query=text)["job_id"])
             self.assertEqual(len(set(numbers)), 2)
+            ids = {"job_id": numbers[0], "response_id": "resp_same"}
+            self.assertTrue(owner.ok("jobs", action="result", **ids)["answer"].startswith("one"))
+            for action in ("status", "result", "cancel"):
+                odd = {**ids, "response_id": "resp_other"}
+                refusal = owner.refused("jobs", action=action, **odd)
+                self.assertIn("response_id: is not that of job", refusal)
             for number, text in zip(numbers, ("one", "two"), strict=True):
                 self.assertTrue(job(owner, number, "result")["answer"].startswith(text))
             costs = [event["cost_nano_usd"] for event in owner.events()]
