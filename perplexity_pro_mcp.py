@@ -11912,7 +11912,17 @@ _TOML_TABLE = (  # our header, and the lines below it
     rf"(?m)^[ \t]*\[[ \t]*mcp_servers[ \t]*\.[ \t]*[\"']?{SERVER}[\"']?[ \t]*\][^\n]*\n"
     r"((?:(?![ \t]*\[)[^\n]*(?:\n|\Z))*)"
 )
-_YAML_ENTRY = rf"(?m)^[ \t]+[\"']?{SERVER}[\"']?:"
+# A line of YAML as most files have it: a list's dashes, a name, a value, which may go on below.
+_YAML_NAME = rf"(?:[\w./-]+|{_TEXT}):(?=\s|\Z)"
+_YAML_BLOCK = r"[|>][-+\d]*[ \t]*(?:#[^\n]*)?\r?\n(?:\1 [^\n]*(?:\n|\Z)|[ \t]*\r?\n)*"
+_YAML_FLOW = rf"\[(?:{_TEXT}|[^\]\"'])*\]|{{(?:{_TEXT}|[^}}\"'])*}}"
+_YAML_WORDS = (
+    r"(?:[^\s\[\]{}\"'&*!|>%@`#,?:-]|[-?:](?=\S))(?:(?!:\s|[ \t]#)[^\r\n])*"  # not `a: b: c`
+)
+_YAML_LINE = (
+    rf"( *)(?:- +)*(?:{_YAML_NAME}[ \t]*)?(?:{_YAML_BLOCK}|"
+    rf"(?:{_TEXT}|{_YAML_FLOW}|{_YAML_WORDS})?[ \t]*(?:#[^\n]*)?(?:\r?\n|\Z))"
+)
 _REMOTE = ("url", "serverUrl", "httpUrl", "headers", "http_headers", "bearer_token_env_var")
 
 
@@ -12009,21 +12019,48 @@ def _with_toml(client: Client, text: str, path: tuple[str, ...], value: Json) ->
     return text[: table.start(1)] + body + text[table.end(1) :]
 
 
+def _extensions(text: str) -> tuple[int, str, bool]:
+    """Where the extensions of a YAML file begin or would, how they are indented, and whether ours
+    is one of them; ValueError where that is not written plainly, or is no YAML.
+    """
+    line, at, lines = re.compile(_YAML_LINE), 0, list[tuple[int, int, str]]()
+    odd = ValueError("its YAML is not written in the plain way that can be edited here")
+    while at < len(text):
+        found = line.match(text, at)
+        if not found:
+            raise odd
+        words = found[0].strip()
+        if words and words[0] != "#" and (lines or words != "---"):
+            lines.append((len(found[1]), at, words))
+        at = found.end()
+    roots = [n for n, (indent, _, words) in enumerate(lines) if not indent and words[:2] != "- "]
+    heads = [n for n in roots if re.match(r"[\"']?extensions\b", lines[n][2])]
+    if (lines and roots[:1] != [0]) or not all(re.match(_YAML_NAME, lines[n][2]) for n in roots):
+        raise odd
+    if not heads:
+        return len(text), "", False
+    below = lines[heads[0] + 1 : next((n for n in roots if n > heads[0]), len(lines))]
+    size, begin, first = below[0] if below else (2, len(text), f"{SERVER}:")
+    is_plain = size and re.match(_YAML_NAME, first)
+    if len(heads) > 1 or not is_plain or not re.fullmatch(r"\w+:\s*(#.*)?", lines[heads[0]][2]):
+        raise odd
+    if not below:
+        begin = next((lines[n][1] for n in roots if n > heads[0]), len(text))
+    ours = [w for indent, _, w in below if indent == size and re.match(rf"[\"']?{SERVER}\b", w)]
+    return begin, " " * size, bool(ours)
+
+
 def _edited_yaml(client: Client, text: str, entry: dict[str, Json]) -> str:
-    """YAML with our block as the first extension; the others are not even read."""
+    """YAML with our block as the first extension; the others stay as they are."""
     end = "\r\n" if "\r\n" in text else "\n"
-    head = re.search(r"(?m)^extensions:[ \t]*(?:#.*)?\r?\n(?:[ \t]*(?:#.*)?\r?\n)*([ \t]*)", text)
-    if not head and re.search(r"(?m)^(?:[\"']?extensions\b|[{\[%])", text):
-        raise ValueError("its YAML is not written in the plain way that can be edited here")
-    block = _block(client, entry, (head and head[1]) or "  ").replace("\n", end) + end
-    if block in text:
+    at, indent, is_there = _extensions(text)
+    block = _block(client, entry, indent or "  ").replace("\n", end) + end
+    if is_there and block in text:
         return text
-    if re.search(_YAML_ENTRY, text):
+    if is_there:
         raise ValueError(f'it has a "{SERVER}" whose cmd and args are for you to change')
-    if not head:
-        text += ("" if text.endswith("\n") or not text else end) + f"extensions:{end}"
-    at = head.start(1) if head else len(text)
-    return text[:at] + block + text[at:]
+    before = text[:at] + ("" if text[:at].endswith("\n") or not text[:at] else end)
+    return before + ("" if indent else f"extensions:{end}") + block + text[at:]
 
 
 def _wanted(client: Client, was: Json, fresh: dict[str, Json]) -> dict[str, Json]:
@@ -12085,6 +12122,14 @@ def _older(servers: Mapping[str, Json]) -> list[str]:
     return [one_line(name, 60) for name, one in servers.items() if OLDER in str(one)]
 
 
+def _reads_as(client: Client, text: str, wanted: Json) -> bool:
+    """Whether a file's new text is what was meant, or even can be read."""
+    try:
+        return _settings_in(client, text) == wanted
+    except ValueError:
+        return False
+
+
 def _planned(client: Client, path: Path, text: str | None, launch: Launch) -> ClientPlan:
     """The new text; ValueError where the old or the new one is not understood."""
     mark, fresh = (text or "")[: (text or "").startswith("\ufeff")], _entry(client, launch)
@@ -12117,7 +12162,7 @@ def _planned(client: Client, path: Path, text: str | None, launch: Launch) -> Cl
         new = (_with_json if is_json else _with_toml)(client, new, where, value)
     if not old.strip():
         new = client_snippet(client, launch) + "\n"
-    elif _settings_in(client, new) != wanted:
+    elif not _reads_as(client, new, wanted):
         raise ValueError("it is written in an unusual way")
     servers.pop(SERVER, None)
     return ClientPlan(path, text, mark + new, diff, _older(servers))
@@ -12189,8 +12234,12 @@ def _found(client: Client, path: Path) -> Found | None:
     """What one file says; None where there is none."""
     try:
         text = read_exact(path, MAX_CLIENT_FILE_BYTES)
-        if text is None or client.format == "yaml":
-            return Found(client, path, bool(re.search(_YAML_ENTRY, text))) if text else None
+        if not text:
+            return None
+        if client.format == "yaml":
+            with contextlib.suppress(ValueError):  # other forms are no fault
+                return Found(client, path, _extensions(text)[2])
+            return Found(client, path)
         servers = _settings_in(client, text.lstrip("\ufeff")).get(client.container, {})
     except ImportError:
         return Found(client, path)

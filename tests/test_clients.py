@@ -11,6 +11,7 @@ import re
 import stat
 import sys
 import tempfile
+import textwrap
 import unittest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -622,6 +623,17 @@ class TomlFiles(Case):
         self.assertNotIn("cannot be parsed", said)
 
     @WITH_TABLES
+    def test_a_form_that_is_not_edited_is_not_called_broken(self) -> None:
+        launch = LAUNCH._replace(env=(("PERPLEXITY_DATA_DIR", "/srv/pp"),))
+        own = '[mcp_servers.perplexity]\ncommand = "uvx"\nargs = ["mcp-perplexity-pro"]\n'
+        for text in (
+            f'{own}[mcp_servers.perplexity.env]\nA = "b"\n',
+            "mcp_servers = {}\n",
+            own.replace("command", '"command"'),
+        ):
+            self.refused("codex", text, "it is written in an unusual way", launch=launch)
+
+    @WITH_TABLES
     def test_dates_and_numbers_of_any_kind_are_no_hindrance(self) -> None:
         text = 'x = nan\ny = -inf\n[mcp_servers.perplexity]\ncommand = "uvx"\n'
         text += 'args = ["mcp-perplexity-pro"]\nsince = 2026-11-30T10:00:00Z\n'
@@ -675,8 +687,63 @@ class YamlFiles(Case):
             '"extensions":\n  a:\n    cmd: x\n',
             "{extensions: {}}\n",
             "[]\n",
+            "extensions:\n- name: a\n",
+            "extensions:\n  - name: a\n",
+            "extensions:\n  {a: {enabled: true}}\n",
+            "  extensions:\n    a:\n      cmd: x\n",
+            "extensions:\n  a:\n    cmd: x\nextensions:\n  b:\n    cmd: x\n",
+            "? extensions\n: a:\n    cmd: x\n",
+            "- a\n- b\n",
+            "one: &anchor 1\n",
         ):
             self.refused("goose", text, "plain way")
+
+    def test_a_file_that_is_no_yaml_or_more_than_one_is_left_alone(self) -> None:
+        for flaw in ("x: [", "x: {a: b", "a: b: c", 'x: "open', "x: 'open", "...", "---", "\ta: 1"):
+            for text in (f"GOOSE_MODEL: x\n{flaw}\n", f"extensions:\n  a:\n    cmd: x\n{flaw}\n"):
+                self.refused("goose", text, "plain way")
+
+    def test_a_name_of_ours_elsewhere_is_not_our_entry(self) -> None:
+        for other in ("providers:\n  perplexity:\n    host: x\n", "t: |\n  perplexity: y\n"):
+            for text in (other, f"extensions:\n  a:\n    perplexity: z\n{other}"):
+                block = pro.client_snippet(client("goose"), LAUNCH).partition("\n")[2]
+                new = merged("goose", text)
+                self.assertIn(f"extensions:\n{block}\n", new)
+                self.assertEqual(
+                    new.replace(f"{block}\n", "").replace(text, ""),
+                    "" if text != other else "extensions:\n",
+                )
+
+    def test_what_others_write_in_plain_yaml_is_read_over(self) -> None:
+        text = textwrap.dedent("""\
+            ---
+            # c
+            list:
+            - a
+            - b: 1
+              c: 2
+            long: >-
+              folded
+
+              text: [
+            url: https://a.b/c?d=e #x
+            extensions:   # mine
+
+              # first
+              a-b.c:
+                args:
+                - -y
+                - "q: ["
+                envs: {A: b}
+                list: [a,
+                  b]
+                words: it's one, or "two"
+                none:
+            last: 'x: y'""")
+        block = pro.client_snippet(client("goose"), LAUNCH).partition("\n")[2]
+        self.assertEqual(merged("goose", text), text.replace("  a-b.c:", f"{block}\n  a-b.c:"))
+        empty = "extensions:\nother: 1\n"
+        self.assertEqual(merged("goose", empty), f"extensions:\n{block}\nother: 1\n")
         for name in ("perplexity", "'perplexity'", '"perplexity"'):
             text = f"extensions:\n  {name}:\n    cmd: uvx\n"
             self.refused("goose", text, "whose cmd and args are for you to change")
@@ -722,7 +789,7 @@ class Differences(Case):
     def test_nor_in_yaml(self) -> None:
         text = (
             "extensions:\n  a:\n    envs:\n      K: hunter2\n    args:\n    - s3cr3t\n"
-            "    notes: |\n      the door code is hunter2\n- hunter2\n"
+            "    notes: |\n      the door code is hunter2\nlist:\n- hunter2\n"
         )
         self.assertIn('+    cmd: "/opt/py/bin/python3"', self.hides("goose", text))
 
