@@ -467,7 +467,7 @@ _SECRET_SHAPES = pattern(r"data:[\w.+/-]*[;,]\S+|\b[0-9a-fA-F]{32,}\b")
 _MARKUP = pattern(r"<\s*(!doctype|html|head|body|title|div|p|h1|script)\b", re.IGNORECASE)
 _FENCE = pattern(r"<[\s/]*untrusted-web-content[\w-]*(?:\s*>)?", re.IGNORECASE)
 _REGIONS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
-_JOINING = pattern("[\u200d\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
+_JOINING = pattern("[\u1160-\u11ff\u200d\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 12  # a shorter key would be found in ordinary words and names
 
@@ -595,25 +595,42 @@ def nearest(name: str, names: Iterable[str], alike: float = 0.65) -> str | None:
 def text_of_bytes(raw: bytes) -> str:
     """UTF-8, or UTF-16 where a mark at the beginning says so; ValueError for everything else."""
     is_utf_16 = raw[:2] in {b"\xff\xfe", b"\xfe\xff"}
-    return raw.decode("utf-16" if is_utf_16 else "utf-8-sig")
+    text = raw.decode("utf-16" if is_utf_16 else "utf-8-sig")
+    if "\0" in text:  # as in what has no such mark, or in no text at all
+        raise ValueError("it holds NUL characters")
+    return text
 
 
 # ---- JSON
 
 
-def read_json(text: str | bytes) -> Json:
+def read_json(text: str | bytes, doubled: list[str] | None = None) -> Json:
     """Parse JSON; ValueError for everything that is not, NaN and absurd nesting included.
 
-    A number that cannot be held becomes infinite, as 1e999 does: `flaw_in` finds it.
+    A number that cannot be held becomes infinite, as 1e999 does: `flaw_in` finds it. Names that
+    stand twice in an object are noted for who wants to know; the last one counts.
     """
 
     def whole(digits: str) -> float:  # Python refuses to read very long ones
         return int(digits) if len(digits) <= MAX_DIGITS else float("inf")
 
-    try:
-        return json.loads(text, parse_constant=int, parse_int=whole)  # NaN is no whole number
+    def made(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+        entries, last = dict(pairs), {name: at for at, (name, _) in enumerate(pairs)}
+        if doubled is not None and len(entries) < len(pairs):
+            doubled.append(next(name for at, (name, _) in enumerate(pairs) if last[name] > at))
+        return entries
+
+    hook = None if doubled is None else made
+    try:  # NaN is no whole number
+        return json.loads(text, parse_constant=int, parse_int=whole, object_pairs_hook=hook)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def refuse_doubled(names: Sequence[str]) -> None:
+    """ValueError for a name that stands twice: one of the two would be lost without a word."""
+    for name in names:
+        raise ValueError(f"the name {one_line(name, 60)!r} stands twice in one object")
 
 
 def flaw_in(value: Json) -> str:
@@ -753,7 +770,7 @@ def message_in(value: Json) -> str:
         return "; ".join(filter(None, map(message_in, value[:5])))
     if not isinstance(value, dict):
         return ""
-    names = ("error", "message", "detail", "msg", "code", "type")
+    names = ("error", "errors", "message", "detail", "msg", "code", "type")
     texts = (message_in(value.get(name)) for name in names)
     found = next((text for text in texts if text and not text.isdigit()), "")
     where, field = value.get("loc"), value.get("param")
@@ -1656,7 +1673,10 @@ def _read_switch(_: Field, value: Json) -> Json:
 
 def _read_json(field: Field, value: Json) -> Json:
     """An object or a list of objects; or any of these and text, which may hold them."""
-    found, kind = _from_text(value), field.shape.kind
+    found, kind, doubled = _from_text(value), field.shape.kind, list[str]()
+    if kind != "any" and found is not value:
+        read_json(value, doubled)
+        refuse_doubled(doubled)
     if kind == "any":
         if isinstance(found, (dict, list)) or isinstance(value, str):
             return found if isinstance(found, (dict, list)) else value
@@ -1730,7 +1750,8 @@ def read_argument(field: Field, value: Json) -> Json:
             raise ValueError(flaw)
         return field.arg.check(found) if field.arg.check else found
     except ValueError as error:
-        raise invalid(field.name, f"{str(error).rstrip('.')}.") from None
+        end = "" if str(error).endswith("?") else "."
+        raise invalid(field.name, f"{str(error).rstrip('.')}{end}") from None
 
 
 def read_arguments(
@@ -2740,14 +2761,19 @@ def _whole_reply(exchange: _Exchange, response: Any) -> bytes:
     # Given a size, it lets a body pass that is shorter than its Content-Length.
     if response.length:
         raise IncompleteRead(b"")
-    if (response.headers["Content-Encoding"] or "").lower() in {"gzip", "x-gzip", "deflate"}:
-        # gzip and zlib say what they are; what is left is deflate without a head.
-        unpacker = zlib.decompressobj(47 if raw[:1] in {b"\x1f", b"\x78"} else -15)
-        raw = unpacker.decompress(raw, exchange.most_bytes + 1)
-        if len(raw) > exchange.most_bytes:
-            raise exchange.too_large()
-        if not unpacker.eof:
-            raise IncompleteRead(b"")
+    packed = re.split(r"[,\s]+", (response.headers["Content-Encoding"] or "").lower())
+    if {"gzip", "x-gzip", "deflate"}.intersection(packed):
+        whole = b""
+        while raw:  # gzip may come in several members
+            # gzip and zlib say what they are; what is left is deflate without a head.
+            unpacker = zlib.decompressobj(47 if raw[:1] in {b"\x1f", b"\x78"} else -15)
+            whole += unpacker.decompress(raw, exchange.most_bytes + 1 - len(whole))
+            if len(whole) > exchange.most_bytes:
+                raise exchange.too_large()
+            if not unpacker.eof:
+                raise IncompleteRead(b"")
+            raw = unpacker.unused_data if raw[:1] == b"\x1f" else b""
+        return whole
     return raw
 
 
@@ -3775,8 +3801,8 @@ class Store:
             # In a folder where nothing can be written, what is there can still be read; not so
             # where somebody is writing it.
             locked = _reason_of(error) == "locked" or getattr(error, "kind", "") == "storage_busy"
-            if not locked and not path.with_name(f"{path.name}-wal").exists():
-                with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):
+                if not locked and not path.with_name(f"{path.name}-wal").exists():
                     with _onlooker(path, 0) as db:
                         ready = _standing(db, path) == _READY
                     if ready:
@@ -4955,7 +4981,7 @@ def read_sources(output: list[Json]) -> tuple[list[Source], list[str]]:
     return list(sources.values()), _noted(dropped, "further source id", "left out") + notes
 
 
-def _answer_in(output: list[Json]) -> str:
+def answer_in(output: list[Json]) -> str:
     """The text of every message, or its refusal; the wire has no ready-made answer field."""
     messages = []
     for item in (item for item in output if text_in(item, "type") in {"message", None}):
@@ -4981,7 +5007,7 @@ def read_run(body: Json, *, free: bool = False) -> Run:
         said = error_text(message_in(body["error"]), None)
         error = said or "the run failed without saying why"
     kinds = [text_in(item, "type") for item in output]
-    answer, cut_off = without_reasoning(_answer_in(output))
+    answer, cut_off = without_reasoning(answer_in(output))
     sources, warnings = read_sources(output)
     finished = error is not None or status in TERMINAL_STATUSES
     model, number = one_line(text_in(body, "model") or "", MAX_MODEL_CHARS), text_in(body, "id")
@@ -5210,6 +5236,8 @@ def _noul_criteria(criteria: Json) -> Json:
 
 def _choice_criteria(criteria: Json) -> Json:
     if isinstance(criteria, list) and all(isinstance(option, str) for option in criteria):
+        if len(set(criteria)) < len(criteria):
+            raise ValueError("criteria must not name an option twice")
         criteria = dict.fromkeys(criteria)
     if not isinstance(criteria, dict) or not 1 <= len(criteria) <= MAX_OPTIONS:
         what = f"an object of 1 to {MAX_OPTIONS} options, each with a description or null"
@@ -6528,6 +6556,7 @@ def streamed(settings: Settings, key: str, outgoing: Outgoing, request: PaidRequ
     began, known, last = time.monotonic(), dict[str, Json](), dict[str, Json]()
     items: dict[int, Json] = {}
     texts: dict[int, list[str]] = {}
+    spoken = {f"response.{word}.delta" for word in ("output_text", "refusal")}
     for last in stream(settings, key, outgoing, request.pause):
         at, kind, delta = count_of(last.get("output_index")) or 0, last["type"], last.get("delta")
         if kind in {"response.created", "response.in_progress"}:
@@ -6535,7 +6564,7 @@ def streamed(settings: Settings, key: str, outgoing: Outgoing, request: PaidRequ
             continue
         if kind == "response.output_item.done":
             items[at] = last.get("item")
-        elif kind == "response.output_text.delta" and isinstance(delta, str):
+        elif kind in spoken and isinstance(delta, str):
             texts.setdefault(at, []).append(delta)
         if request.listener:
             request.listener.notice(last)
@@ -6546,9 +6575,13 @@ def streamed(settings: Settings, key: str, outgoing: Outgoing, request: PaidRequ
             error = {"message": text_in(last, "message")}
         ended = ended if ended in {"incomplete", "cancelled"} else "failed"
         body = {**body, "status": ended, "error": error}
-    if not list_in(body, "output"):  # what was streamed is paid for, whatever the end repeats
-        said = {at: {"content": [{"text": "".join(parts)}]} for at, parts in texts.items()}
-        body = {**body, "output": [item for _, item in sorted({**said, **items}.items())]}
+    # What was streamed is paid for, whatever the end repeats.
+    said: dict[int, Json] = {
+        at: {"content": [{"text": "".join(parts)}]} for at, parts in texts.items()
+    }
+    output = list_in(body, "output") or [item for _, item in sorted({**said, **items}.items())]
+    output += [] if answer_in(output) else said.values()
+    body = {**body, "output": output}
     return Reply(200, body, None, round(1000 * (time.monotonic() - began)))
 
 
@@ -7189,7 +7222,7 @@ def topic_page(settings: Settings, name: str) -> str:
             f"{settings.wait_s:.0f} s, then goes on as a job."
         ),
     }
-    return cut(pages[name], 3000)
+    return pages[name]
 
 
 # ---- Blocks of text
@@ -7396,10 +7429,10 @@ def checked_depth(depth: str) -> str:
     """A depth that answers while one waits."""
     if depth in RESEARCH_ONLY_DEPTHS:
         raise ValueError(f"{depth} takes minutes and may cost dollars: use perplexity_research")
-    if depth not in SYNC_DEPTHS:
-        near = nearest(depth, SYNC_DEPTHS)
-        hint = f"; did you mean {near!r}?" if near else ""
-        raise ValueError(f"must be one of fast, low, medium, not {one_line(depth, 40)!r}{hint}")
+    near = nearest(depth, SYNC_DEPTHS)
+    if near not in {None, depth}:
+        shown = one_line(depth, 40)
+        raise ValueError(f"must be one of fast, low, medium, not {shown!r}; did you mean {near!r}?")
     return depth
 
 
@@ -9447,7 +9480,8 @@ class ProjectsResult(NamedTuple):
     def text(self) -> str:
         rows = [tuple(project.values()) for project in self.projects or []]
         head = ("project", "created", "USD a day", "a month", "a call")
-        said = tabulated([head, *rows]) if rows else "No projects yet."
+        none = "No more projects." if self.projects_total else "No projects yet."
+        said = tabulated([head, *rows]) if rows else none
         if self.action == "delete":
             kept = counted(self.rows_retained, "spend record")
             said = f"Deleted project {self.project}: {counted(self.rows_removed, 'row')} removed, "
@@ -10211,16 +10245,18 @@ class Server:
     def receive(self, line: bytes | None) -> None:
         """Handle one line; None stands for one that was too long."""
         message: Any = RpcError(-32700, "The line is not JSON in UTF-8.")
+        doubled = list[str]()
         if line is None or sum(map(line.count, b"[{,")) > _MAX_PARTS:
             limits = f"{MAX_LINE_BYTES} bytes or {_MAX_PARTS} values"
             message = RpcError(-32600, f"A line is longer than {limits}.")
         else:
             with contextlib.suppress(ValueError):
-                message = read_json(line.decode("utf-8"))  # from bytes it would guess the encoding
+                # From bytes it would guess the encoding.
+                message = read_json(line.decode("utf-8"), doubled)
         if isinstance(message, list) and message and self._version == _BATCHES:
             self._receive_batch(message)
         else:
-            self._handle(message, self._wire.send)
+            self._handle(message, self._wire.send, doubled)
 
     def close(self, ending: "Ending") -> None:
         """Answer what was read while somebody reads, then bring home what is paid for.
@@ -10257,7 +10293,9 @@ class Server:
         for message in messages:
             self._handle(message, add)
 
-    def _handle(self, message: Any, reply: Callable[..., None]) -> None:
+    def _handle(
+        self, message: Any, reply: Callable[..., None], doubled: Sequence[str] = ()
+    ) -> None:
         """Answer one message, or say why it is none; whatever it holds, the session goes on."""
         number = None
         try:
@@ -10269,6 +10307,9 @@ class Server:
                 return
             number = message["id"] if _id_text(message["id"]) else None
             request = self._request_in(message, reply)
+            for name in doubled:  # one of the two would be lost without a word
+                words = f"The name {one_line(name, 60)!r} stands twice in one object; send it once."
+                raise RpcError(-32602, words)
             result = _METHODS[message["method"]](self, request)
             if result:
                 reply(request.answer(result))
@@ -12215,6 +12256,8 @@ def _reason(problem: Exception) -> str:
     """What the system says, without the path: that is said already."""
     if isinstance(problem, RecursionError):
         return "it is nested too deeply"
+    if isinstance(problem, UnicodeError):
+        return "it is not UTF-8 text"
     return (getattr(problem, "strerror", None) or str(problem)).rstrip(".")
 
 
@@ -12983,11 +13026,14 @@ def _flag_in(word: str, rest: list[str], known: Mapping[str, Field]) -> tuple[Fi
 
 def _json_of(flag: str, text: str) -> Json:
     """JSON, or the refusal that names the flag it was given to."""
+    doubled = list[str]()
     try:
-        found = read_json(text)
+        found = read_json(text, doubled)
     except ValueError:
         words = f"{flag} must be JSON, not {one_line(text, 60)}; some shells take quotes away: "
         raise UsageError(f"{words}put it into a file and write {flag} @FILE") from None
+    for name in doubled:
+        raise UsageError(f"{flag}: the name {one_line(name, 60)!r} stands twice in one object")
     if flag == "--args-json" and not isinstance(found, dict):
         raise UsageError("--args-json must be a JSON object")
     return found
@@ -13090,17 +13136,16 @@ def _add_questions(order: ParsedCommand) -> None:
     ]
     for kind, text in typed:
         name, named, rest = text.partition("=")
-        parts = [part.strip() for part in rest.split(",") if part.strip()]
+        parts = [part.strip() for part in rest.split(",")]
         asked: dict[str, Json] = {"instructions": name} if " " in name else {}
         if kind == "yes_no":
             plain = not named or " " in name  # an equals sign inside a question
             name = one_line(text, MAX_QUESTION_NAME_CHARS) if plain else name
             asked = {"type": "noul", "instructions": text if plain else rest}
-        elif len(parts) < 2:
+        elif len(parts) < 2 or not all(parts):
             raise UsageError(f"{order.typed[kind]} must be NAME=ONE,TWO,..., not {cut(text, 60)}")
         else:
-            criteria: Json = dict.fromkeys(parts) if kind == "choice" else parts
-            asked = {"type": kind, "criteria": criteria, **asked}
+            asked = {"type": kind, "criteria": parts, **asked}
         if name in questions:
             raise UsageError(f"two questions are called {one_line(name, 60)}")
         questions[name] = asked
@@ -14407,6 +14452,12 @@ def _look_at_machine(settings: Settings) -> _Seen:
     ours = (v.name for v in VARIABLES if v.name.startswith("PERPLEXITY_"))
     known = {name.partition("_")[2].lower(): name for name in ours}
     flaws = [*settings.problems, *settings.warnings]
+    for name, value in settings.proxies:
+        try:
+            if name in {"https_proxy", "all_proxy"}:
+                read_proxy(name.upper(), value)
+        except ToolError as error:  # noqa: PERF203 - there are few
+            flaws.append(error.message)
     for name in settings.unknown:
         meant = known.get(nearest(name.partition("_")[2], known) or "")
         hint = f"; did you mean {meant}?" if meant else "."
@@ -14535,7 +14586,8 @@ def reach_page(settings: Settings) -> str:
         hosts.append(f"{settings.computer_url}, and what it names to sign in and for files")
     for name, value in settings.proxies:
         try:
-            host = value if name == "no_proxy" else read_proxy(name.upper(), value).address
+            bare = re.sub(r"[^\s,/]*@", "", value)
+            host = bare if name == "no_proxy" else read_proxy(name.upper(), value).address
         except ToolError:
             host = "cannot be used as an address"
         hosts.append(f"{name}: {one_line(host, 200)}")

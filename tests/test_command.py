@@ -456,7 +456,7 @@ class Showing(unittest.TestCase):
 
     def test_a_refusal_is_wrapped_on_a_terminal_between_words(self) -> None:
         lines = {
-            "ask q --depth deep": 1, "research x --wait 5": 2, "ask 'q' --output /none/x/y": 1,
+            "ask q --depth fats": 1, "research x --wait 5": 2, "ask 'q' --output /none/x/y": 1,
             "frob": 2,
         }  # fmt: skip
         size = mock.patch.object(
@@ -770,7 +770,7 @@ class Statuses(unittest.TestCase):
 
     def test_what_the_tool_refuses_is_1_and_names_the_help(self) -> None:
         with console() as here:
-            said = self.check(here, "ask q --depth deep", 1, "perplexity-pro ask: --depth must be")
+            said = self.check(here, "ask q --depth fats", 1, "perplexity-pro ask: --depth must be")
             hint = " See perplexity-pro ask --help. [invalid_request]\n"
             self.assertTrue(said.endswith(hint), said)
             self.assertNotIn("perplexity_help", said)
@@ -1291,7 +1291,7 @@ class Typing(unittest.TestCase):
 
     def test_no_sentence_for_clients_reaches_a_shell(self) -> None:
         lines = (
-            "ask q --depth deep", "jobs status 9", "chat read 9", "ask q", "chat delete 1",
+            "ask q --depth fats", "jobs status 9", "chat read 9", "ask q", "chat delete 1",
             "projects delete x", "projects budget default --daily-usd 5", "help", "help costs",
             "help errors", "help settings", "research q", "usage", "chat list --project none",
             "decide x --yes-no y --image none.png", "embed index",
