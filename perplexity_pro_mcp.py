@@ -4541,7 +4541,7 @@ def claim_chunks(
 
 
 def drop_claims(db: Db, owner: str) -> None:
-    """The chunks that a call had on its way are stored, or never will be."""
+    """What a call had on its way is done, or never will be."""
     _run(db, "DELETE FROM observer_lease WHERE owner = :owner", owner=owner)
 
 
@@ -8481,16 +8481,21 @@ def _cancel(call: Call, args: JobsArgs, seen: PollResult, result: Any) -> Any:
     asked = job.cancel_requested_at is not None or job.status == "queued"
     if not asked and not call.confirmed(f"{what} Cancel it?"):
         raise call.unconfirmed(what)
+    # Who sends it has the right to for a while; whoever dies meanwhile keeps nobody from it.
+    owner = f"{call.runtime.owner} {id(call)}"
     with call.store.writing() as db:
-        known = stored_job(db, id=job.id, cancel_requested_at=None)
-        claimed = known and change_job(db, job.id, cancel_requested_at=now_text())
-    problem = _send_cancel(call, job) if claimed else ""
+        wanted = stored_job(db, id=job.id, cancel_requested_at=None)
+        claimed = wanted and take_lease(db, f"cancel {job.id}", owner, CLAIM_LIFE_S)
+    if wanted and not claimed:
+        return result._replace(message=f"Another call is cancelling it. {result.message}")
+    problem = _send_cancel(call, job, owner) if claimed else ""
     if not problem:
+        look = call_text("jobs", action="status", job_id=job.id, project=args.project)
         return result._replace(
             status="cancelling",
             job=job_info(_found_job(call, args, job.id)),
-            message="The cancel was accepted; the run turns cancelled after a few more looks. Call "
-            "status to see it and to record its end.",
+            message="The cancel was accepted; the run turns cancelled after a few more looks. To "
+            f"see that and record its end: {look}",
         )
     with contextlib.suppress(ToolError):
         seen = poll_run(call.runtime, job, functools.partial(free_get, call))
@@ -8502,8 +8507,14 @@ def _cancel(call: Call, args: JobsArgs, seen: PollResult, result: Any) -> Any:
     return result._replace(message=words)
 
 
-def _send_cancel(call: Call, job: JobRow) -> str:
-    """Send the cancel; what went wrong where it did, and the right to cancel is given back."""
+def _send_cancel(call: Call, job: JobRow, owner: str) -> str:
+    """Send the cancel and give back the right to it; what went wrong, where something did."""
+
+    def settle(db: sqlite3.Connection, accepted_at: str | None = None) -> None:
+        drop_claims(db, owner)
+        if accepted_at:
+            change_job(db, job.id, cancel_requested_at=accepted_at)
+
     timeout_s = max(0.1, min(call.remaining_s() - 1.5, call.settings.read_timeout_s))
     path, deadline = f"{AGENT_PATH}/{job.response_id}/cancel", time.monotonic() + timeout_s
     try:
@@ -8512,11 +8523,12 @@ def _send_cancel(call: Call, job: JobRow) -> str:
         if not text_in(reply.body, "status"):
             raise unreadable(reply.body, "an answer to a cancel", free=True)
     except (ToolError, Cancelled) as error:
-        call.store.record(lambda db: change_job(db, job.id, cancel_requested_at=None))
+        call.store.record(settle)
         if isinstance(error, Cancelled):
             raise
         # A cancel costs nothing: what follows about billing does not hold for it.
         return f"{error.message.partition(';')[0].rstrip('.')}."
+    call.store.record(lambda db: settle(db, now_text()))
     return ""
 
 
@@ -13434,6 +13446,8 @@ def _status_of_run(order: ParsedCommand, outcome: Outcome) -> int:
         answers = [answer for answer in result["answers"].values() if answer["type"] != "score"]
         odds = [_odds(answer) or 0.0 for answer in answers]
         return UNLIKELY if min(odds, default=0.0) < order.options["threshold"] else 0
+    if action == "cancel" and word == "jobs":  # unless it was accepted, or came too late
+        return int(str(result["status"]) not in {"cancelling", *TERMINAL_STATUSES})
     awaits = "wait" in order.options or "wait_seconds" in order.arguments
     if not (awaits or action == "result" or word in {"ask", "chat"}):
         return 0
@@ -13444,7 +13458,7 @@ def _status_of_run(order: ParsedCommand, outcome: Outcome) -> int:
 
 def _print(order: ParsedCommand, ended: _Watch, screen: Screen) -> None:
     """Print a result in the form that was asked for; what is no answer goes to standard error."""
-    outcome, options = ended.outcome, order.options
+    outcome, options, action = ended.outcome, order.options, order.arguments.get("action")
     result, quiet = outcome.structured, "quiet" in order.options
     if "json" in options:
         _show_json(order, result, screen)
@@ -13452,16 +13466,9 @@ def _print(order: ParsedCommand, ended: _Watch, screen: Screen) -> None:
     if "output" in options and result.get("answer"):
         _save(options["output"], report_page(order, result), screen)
     elif "csv" in options:
-        import csv
-        import io
-
-        table = io.StringIO()
-        rows = csv.DictWriter(table, ["key", *result["totals"]], lineterminator="\n")
-        rows.writeheader()
-        rows.writerows(spending(result))
-        screen.data(table.getvalue())
-    elif _is_pending(outcome) and not result.get("answer"):
-        if order.arguments.get("action") == "status" or order.declared.word == "research":
+        screen.data(csv_text(result))
+    elif _is_pending(outcome) and not result.get("answer") and action != "cancel":
+        if action == "status" or order.declared.word == "research":
             screen.data(f"Job {result['job_id']}: {result['status']}.\n")
         resuming = _resuming(result["job_id"], order)
         screen.note(f"Job {result['job_id']} goes on. Wait for it with: {resuming}")
@@ -13726,6 +13733,18 @@ def spending(result: Mapping[str, Json]) -> list[dict[str, Json]]:
         return groups
     days = [str(first + timedelta(days=n)) for n in range((last - first).days + 1)]
     return [known.get(day, {"key": day, **_EMPTY, "cost_usd": "0"}) for day in days]
+
+
+def csv_text(result: Mapping[str, Json]) -> str:
+    """The same as comma-separated values, with the names of the columns."""
+    import csv
+    import io
+
+    table = io.StringIO()
+    rows = csv.DictWriter(table, ["key", *result["totals"]], lineterminator="\n")
+    rows.writeheader()
+    rows.writerows(spending(result))
+    return table.getvalue()
 
 
 def usage_text(result: Mapping[str, Json], screen: Screen) -> str:
@@ -14586,7 +14605,7 @@ def reach_page(settings: Settings) -> str:
         hosts.append(f"{settings.computer_url}, and what it names to sign in and for files")
     for name, value in settings.proxies:
         try:
-            bare = re.sub(r"[^\s,/]*@", "", value)
+            bare = ", ".join(word.rpartition("@")[2] for word in value.split(","))
             host = bare if name == "no_proxy" else read_proxy(name.upper(), value).address
         except ToolError:
             host = "cannot be used as an address"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
@@ -194,6 +195,33 @@ class Runs(unittest.TestCase):
             self.assertIn("Not cancelled", seen["message"])
             self.assertIsNone(job(owner, number)["job"]["cancel_requested_at"])
             gate.set()
+
+    def test_a_cancel_that_is_on_its_way_is_not_called_accepted(self) -> None:
+        with desk() as owner:
+            owner.fake.run_script(*["in_progress"] * 100)
+            number = owner.ok("research", query="q")["job_id"]
+            answer = Answer(404, NO, gate=threading.Event())
+            owner.fake.script("POST /v1/agent/{id}/cancel", answer)
+            first = Background(owner, "jobs", action="cancel", job_id=number, confirm=True)
+            owner.fake.wait_for("POST /v1/agent/{id}/cancel", 1)
+            second = job(owner, number, "cancel", confirm=True)
+            self.assertEqual(second["status"], "in_progress")
+            self.assertIn("Another call is cancelling it", second["message"])
+            answer.gate.set()
+            self.assertIn("Not cancelled", first.join().structured["message"])
+
+    def test_a_cancel_whose_process_died_can_be_sent_again(self) -> None:
+        with desk() as owner, contextlib.closing(pro.Runtime(owner.settings)) as other:
+            owner.fake.run_script(*["in_progress"] * 100)
+            number = owner.ok("research", query="q")["job_id"]
+            clock = mock.Mock(return_value=time.time())
+            with mock.patch("time.time", clock):
+                with other.store.writing() as db:  # as that one had claimed it
+                    self.assertTrue(pro.take_lease(db, f"cancel {number}", "x", pro.CLAIM_LIFE_S))
+                self.assertIn("Another", job(owner, number, "cancel", confirm=True)["message"])
+                clock.return_value += pro.CLAIM_LIFE_S + 1
+                seen = job(owner, number, "cancel", confirm=True)
+            self.assertEqual(seen["status"], "cancelling")
 
     def test_a_finished_run_with_an_error_has_failed_and_keeps_what_it_found(self) -> None:
         with desk() as owner:
