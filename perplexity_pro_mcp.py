@@ -438,7 +438,8 @@ _SURROGATES = pattern("[\ud800-\udfff]")
 _UNSEEN_ONES = (
     "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\U00013430-\U00013455\U00016fe4\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"
 )
 _MARKS = "\u061c\u200b\u200e\u200f"  # white space without width, and directions of single words
 _PICTURES = "\u2190-\u2bff\U0001f000-\U0001fbff"
@@ -449,9 +450,11 @@ _SHOWN = "|".join(  # where one of them is part of what is seen
     (
         "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063"
         "\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f",  # the flags of three regions
-        f"(?<=[{_PICTURES}{_IDEOGRAPHS}\xa9\xae\u203c\u2049\u3030\u303d\u3297\u3299])[\ufe00-\ufe0f]",
+        f"(?<=[{_PICTURES}\xa9\xae\u203c\u2049\u3030\u303d\u3297\u3299])[\ufe0e\ufe0f]",
+        f"(?<=[{_IDEOGRAPHS}])[\ufe00-\ufe02]",
         "(?<=[#*0-9])\ufe0f(?=\u20e3)",
-        f"(?<=[{_IDEOGRAPHS}])[\U000e0100-\U000e01ef]",
+        # A variant of one character; one after each would be a letter each.
+        f"(?<=[{_IDEOGRAPHS}])[\U000e0100-\U000e0110](?![{_IDEOGRAPHS}]{{1,2}}[\U000e0100-\U000e01ef])",
         f"(?<=[{_PICTURES}\ufe0f])\u200d(?=[{_PICTURES}])",
         f"(?<=[{_JOINED}])[\u200c\u200d](?=[{_JOINED}])|(?<=[{_VIRAMAS}])\u200d",
         "(?<=[\u1800-\u18af])[\u180b-\u180f]",
@@ -1610,6 +1613,8 @@ def _read_text(field: Field, value: Json) -> Json:
         raise ValueError("must be text")
     if not value.strip():
         raise ValueError("must not be blank")
+    if value.strip().lower() in field.arg.among:
+        return value.strip().lower()
     limit = field.arg.high
     if limit is not None and len(value) > limit:
         raise ValueError(f"must be at most {limit:.0f} characters, not {len(value)}")
@@ -8493,6 +8498,7 @@ def _cancel(call: Call, args: JobsArgs, seen: PollResult, result: Any) -> Any:
         look = call_text("jobs", action="status", job_id=job.id, project=args.project)
         return result._replace(
             status="cancelling",
+            progress=None,
             job=job_info(_found_job(call, args, job.id)),
             message="The cancel was accepted; the run turns cancelled after a few more looks. To "
             f"see that and record its end: {look}",
@@ -8663,7 +8669,7 @@ def do_search(call: Call, args: SearchArgs) -> SearchResult:
             f"{len(hits)} of up to {expected} results: max_tokens makes the API drop whole results"
             f"{'' if args.max_results else ', or the query has few hits'}."
         )
-    if not hits:
+    if not hits and not reply.value[1]:  # what was left out is told already
         sent = {k: v for k, v in body.items() if k not in {"query", "search_type"}}
         advice = f" with the filters {json_text(sent)}; use fewer or other words" if sent else ""
         warnings.append(f"No results{advice or ': use other words'}.")
@@ -9756,13 +9762,15 @@ def do_help(call: Call, args: HelpArgs) -> HelpResult:
     action, name = args.action, (args.name or "").lower().removeprefix(PREFIX)
     outside = call.runtime.outside.tools(fetch=False) if call.runtime.outside else {}
     tools = {tool.word: tool for tool in (TOOLS | outside).values() if tool.entry is None}
-    if action == "index" and name:
-        action = "tool" if name in tools else "topic"
-    known = {"index": [""], "tool": [*tools], "topic": [*TOPICS]}[action]
+    kinds: dict[Any, Sequence[str]] = {"tool": [*tools], "topic": TOPICS}
+    if name and name not in kinds.get(action, ()):
+        usual = "topic" if action == "index" else action
+        action = next((kind for kind, names in kinds.items() if name in names), usual)
+    known = kinds.get(action, [""])
     if name not in known:
         near = nearest(name, [*tools, *TOPICS] if args.action == "index" else known)
         hint = f'did you mean "{near}"? ' if near else ""
-        flaw = f"there is no {action} {one_line(name, 40)!r}"
+        flaw = f"{one_line(name, 40)!r} names no {action}"
         flaw = flaw if name else f"is required for action {action}"
         choice = f"{hint}Tools are {', '.join(tools)}; topics {', '.join(TOPICS)}."
         raise invalid("name", f"{flaw}; {choice}")
@@ -12178,7 +12186,7 @@ def _older(servers: Mapping[str, Json]) -> list[str]:
 def _reads_as(client: Client, text: str, wanted: Json) -> bool:
     """Whether a file's new text is what was meant, or even can be read."""
     try:
-        return _settings_in(client, text) == wanted
+        return bool(_settings_in(client, text) == wanted)
     except ValueError:
         return False
 
@@ -13094,6 +13102,8 @@ def _place(order: ParsedCommand, places: list[str], stdin: Stdin) -> None:
     action = places[0].lower() if places else arguments.get("action")
     if (word, action) == ("embed", "index") and places[1:]:
         arguments.setdefault("source", "text")
+        if len(places) > 1 + MAX_ITEMS:
+            raise UsageError(f"at most {MAX_ITEMS} files at once, not {len(places) - 1}")
         texts = {name: stdin.text_of(name if name == "-" else f"@{name}") for name in places[1:]}
         arguments["items"] = [{"key": name, "text": text} for name, text in texts.items()]
         places = places[:1]
@@ -13154,6 +13164,8 @@ def _add_questions(order: ParsedCommand) -> None:
             plain = not named or " " in name  # an equals sign inside a question
             name = one_line(text, MAX_QUESTION_NAME_CHARS) if plain else name
             asked = {"type": "noul", "instructions": text if plain else rest}
+            if not str(asked["instructions"]).strip():
+                raise UsageError(f"{order.typed[kind]} must be a question, or NAME=QUESTION")
         elif len(parts) < 2 or not all(parts):
             raise UsageError(f"{order.typed[kind]} must be NAME=ONE,TWO,..., not {cut(text, 60)}")
         else:
@@ -13908,6 +13920,9 @@ def _for_a_shell(settings: Settings, order: ParsedCommand) -> tuple[Settings, Pa
     settings = settings if word == "help" else settings._replace(max_result_chars=1 << 40)
     if "dry_run" in options and action not in {None, "send", "search", "index"}:
         raise UsageError(f"--dry-run shows what is sent, and {action} sends nothing that costs")
+    forms = [f"--{name}" for name in ("csv", "html", "json") if name in options]
+    if len(forms) > 1:
+        raise UsageError(f"{' and '.join(forms)} cannot be combined")
     if "newest" in options and (action != "send" or "chat_id" in arguments):
         raise UsageError(f"{order.typed['newest']} goes with a message for the newest chat")
     if (word, action) == ("embed", "index") and arguments.keys().isdisjoint({"source", "items"}):
@@ -14387,6 +14402,7 @@ def run_setup(words: Sequence[str], scene: Context) -> int | str:
     if name not in CLIENTS:
         hint = _meant(name, CLIENTS, f"; {PROGRAM} setup lists them")
         raise UsageError(f"{one_line(name, 40)!r} is no client{hint}")
+    own_path(settings)  # refuses a data folder that would be left out
     client, launch = CLIENTS[name], own_launch(settings)
     if launch.command in {"uvx", "pipx"}:
         screen.note(f"{launch.command} is not on the PATH; put its absolute path in its place.")
@@ -14630,6 +14646,14 @@ def reach_page(settings: Settings) -> str:
     return "".join("\n  ".join([f"{name}:", *items]) + "\n" for name, items in blocks.items())
 
 
+def _served(scene: Context) -> int:
+    """Serve; whoever started it at a terminal is told what it waits for."""
+    settings, screen = scene
+    if _is_terminal(sys.stdin):
+        screen.note("Waiting for JSON-RPC on standard input; an MCP client starts this by a pipe.")
+    return leave(serve(with_computer(Runtime(settings))))
+
+
 def run_help(words: Sequence[str], scene: Context) -> int | str:
     """Show a page of the help: of a command, a topic, or the tools as a model reads them."""
     settings, screen = scene
@@ -14708,7 +14732,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "serve": Command(
         "set up", "Run the MCP server on standard input and output",
-        lambda _, scene: leave(serve(with_computer(Runtime(scene[0])))),
+        lambda _, scene: _served(scene),
     ),
     "completion": Command(
         "set up", "Print a script that completes commands and flags",

@@ -236,7 +236,8 @@ class StandardInput(unittest.TestCase):
                 Path(folder, "q.txt").write_bytes(text.encode(encoding))
                 self.assertEqual(read(["ask", f"@{folder}/q.txt"]).arguments["query"], text)
         with console() as here:
-            for raw in (b"Gr\xf6\xdfe", text.encode("utf-16-le"), b"\xff\xfe\x00"):
+            odd = (text.encode("utf-16-le"), b"hi".decode().encode("utf-32"), b"a\0b")
+            for raw in (b"Gr\xf6\xdfe", *odd, b"\xff\xfe\x00"):
                 for words in (["ask"], ["ask", "-"], ["ask", "q", "--json-schema=-"]):
                     said = here.run(*words, stdin=raw)
                     self.assertEqual((said.status, said.out), (2, ""), said.err)
@@ -811,6 +812,14 @@ class Statuses(unittest.TestCase):
             "ask q --no-search --recency day": (1, "--no-search cannot be combined with --recency"),
             "ask --query a --query b": (2, "ask: --query is given twice"),
             "decide '' --yes-no Really?": (2, "decide: state is blank"),
+            "usage --csv --json": (2, "usage: --csv and --json cannot be combined"),
+            "decide x --yes-no ''": (2, "--yes-no must be a question, or NAME=QUESTION"),
+            "decide x --yes-no a=": (2, "--yes-no must be a question, or NAME=QUESTION"),
+            "decide x --choice a=b,,c": (2, "--choice must be NAME=ONE,TWO,..., not a=b,,c"),
+            "decide x --choice a=b,b": (1, "criteria must not name an option twice"),
+            """decide x --questions '{"a":{"type":"noul"},"a":{"type":"noul"}}'""": (
+                2, "--questions: the name 'a' stands twice in one object",
+            ),
             "help tool": (1, "help: name is required for action tool; Tools are ask, chat"),
             "jobs result": (1, "jobs: job_id is required for action result"),
             "ask": (2, "ask: query is missing: write it as words, or pipe it in."),

@@ -200,14 +200,14 @@ class Runs(unittest.TestCase):
         with desk() as owner:
             owner.fake.run_script(*["in_progress"] * 100)
             number = owner.ok("research", query="q")["job_id"]
-            answer = Answer(404, NO, gate=threading.Event())
-            owner.fake.script("POST /v1/agent/{id}/cancel", answer)
+            gate = threading.Event()
+            owner.fake.script("POST /v1/agent/{id}/cancel", Answer(404, NO, gate=gate))
             first = Background(owner, "jobs", action="cancel", job_id=number, confirm=True)
             owner.fake.wait_for("POST /v1/agent/{id}/cancel", 1)
             second = job(owner, number, "cancel", confirm=True)
             self.assertEqual(second["status"], "in_progress")
             self.assertIn("Another call is cancelling it", second["message"])
-            answer.gate.set()
+            gate.set()
             self.assertIn("Not cancelled", first.join().structured["message"])
 
     def test_a_cancel_whose_process_died_can_be_sent_again(self) -> None:

@@ -820,6 +820,7 @@ class Unasked(NetworkCase):
         bare = zlib.compressobj(wbits=-15)
         packed = {
             b"gzip": gzip.compress(text),
+            b"gzip, identity": gzip.compress(text[:50]) + gzip.compress(text[50:]),
             b"X-GZIP": gzip.compress(text),
             b"deflate": zlib.compress(text),
             b"Deflate": bare.compress(text) + bare.flush(),

@@ -204,6 +204,14 @@ class ServerTest(unittest.TestCase):
 
 
 class Framing(ServerTest):
+    def test_a_name_that_stands_twice_is_refused_by_its_name(self) -> None:
+        session = self.session()
+        line = json.dumps(call(7, "echo", text="one", twin="two"))
+        answer = session.ask(line.replace("twin", "text").encode() + b"\n")
+        self.assert_error(answer, -32602, 7)
+        self.assertIn("'text' stands twice", answer["error"]["message"])
+        self.assertEqual(session.ask(call(8, "echo", text="two"))["id"], 8)
+
     def test_lines_that_are_not_json_get_a_parse_error_and_the_session_goes_on(self) -> None:
         session = self.session()
         bad = (

@@ -601,6 +601,12 @@ class Audit(unittest.TestCase):
                     self.assertIn(f"  {shown}\n", said.out)
                     self.assertNotIn("pass", said.out)
 
+    def test_nor_one_of_what_no_proxy_is_for(self) -> None:
+        with console() as here:
+            out = here.line("audit", NO_PROXY="http://user:pass@host.example,b.example").out
+            self.assertIn("  no_proxy: host.example, b.example\n", out)
+            self.assertNotIn("pass", out)
+
     def test_every_folder_and_variable_that_is_used_is_named(self) -> None:
         places = {"PERPLEXITY_FILES_DIR": "/some/images", "PERPLEXITY_API_KEY_FILE": "/some/key"}
         with console() as here:

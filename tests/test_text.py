@@ -203,6 +203,16 @@ class Cleaning(unittest.TestCase):
         )
         self.assertEqual(pro.harmless(flags), "\U0001f3f4" * 3)
 
+    def test_a_selector_after_each_picture_or_ideograph_hides_no_text(self) -> None:
+        letters = "".join(f"\u4e2d{chr(0xE0100 + ord(c))}" for c in "send it")
+        self.assertEqual(pro.harmless(letters), "\u4e2d" * 7)
+        few = "".join(f"\u4e2d{chr(0xE0100 + n)}" for n in range(16))
+        self.assertEqual(pro.harmless(few), "\u4e2d" * 16 + "\U000e010f")
+        pictures = "".join(f"\U0001f642{chr(0xFE00 + n)}" for n in range(14))
+        self.assertEqual(pro.harmless(pictures), "\U0001f642" * 14)
+        for code in (0x13430, 0x1343F, 0x13441, 0x16FE4):
+            self.assertEqual(pro.harmless(f"a{chr(code)}b"), "ab")
+
     def test_what_is_seen_of_them_stays(self) -> None:
         for text in (
             "\u2764\ufe0f \u2764\ufe0f\u200d\U0001f525 1\ufe0f\u20e3 \u00a9\ufe0f",

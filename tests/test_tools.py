@@ -267,6 +267,30 @@ class Answers(unittest.TestCase):
             self.assertEqual(result["answer"], "Hello you [1].")
             self.assertEqual(result["sources"][0]["marker"], "[1]")
 
+    def test_what_was_streamed_is_the_answer_where_the_end_has_no_words(self) -> None:
+        def deltas(kind: str) -> list[Json]:
+            return [
+                {"type": f"response.{kind}.delta", "output_index": 0, "delta": piece}
+                for piece in ("Hello ", "you.")
+            ]
+
+        empty: list[Json] = [{"type": "message", "content": []}]
+        item = {"type": "response.output_item.done", "output_index": 0, "item": empty[0]}
+        for kind, middle, output in (
+            ("output_text", list[Json](), empty),
+            ("output_text", [item], list[Json]()),
+            ("output_text", [item], empty),
+            ("refusal", list[Json](), list[Json]()),
+        ):
+            end = {"type": "response.completed", "response": {**run().body, "output": output}}
+            events = [*deltas(kind), *middle, end]
+            stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+            with self.subTest(kind=kind, output=output), desk() as owner:
+                owner.fake.script(ASK, Answer(200, stream, content_type="text/event-stream"))
+                call = owner.call("ask", lambda *_: None)
+                result = pro.run_tool(call, {"query": "q"}).structured
+                self.assertEqual(result["answer"], "Hello you.")
+
     def test_an_answer_made_to_be_slow_is_not(self) -> None:
         hard = {
             "brackets": "[" * 300_000,
@@ -316,13 +340,38 @@ class Searches(unittest.TestCase):
 
     def test_a_reply_that_cannot_be_read_is_named_by_its_request(self) -> None:
         with desk() as owner:
-            named = (("x-request-id", "req-77"),)
-            for body in ([], None, {"results": {}}):
-                owner.fake.script(SEARCH, Answer(200, body, named))
+            bodies: tuple[Json, ...] = ([], None, {"results": {}})
+            for body in bodies:
+                owner.fake.script(SEARCH, Answer(200, body, (("x-request-id", "req-77"),)))
                 outcome = owner.run("search", query="x")
                 self.assertEqual(
                     (outcome.kind, outcome.request_id), ("unexpected_response", "req-77")
                 )
+
+    def test_results_that_cannot_be_used_are_not_called_none(self) -> None:
+        with desk() as owner:
+            found = [None, {}, {"url": "javascript:x"}]
+            owner.fake.script(SEARCH, Answer(200, {"id": "x", "results": found}))
+            told = " ".join(owner.ok("search", query="x")["warnings"])
+        self.assertIn("left out", told)
+        self.assertNotIn("No results", told)
+
+    def test_a_depth_that_is_new_is_passed_on_and_a_misspelt_one_is_not(self) -> None:
+        with desk() as owner:
+            owner.fake.always(ASK, Answer(200, run().body))
+            for tool, given in (
+                ("ask", {"query": "q"}),
+                ("chat", {"action": "send", "title": "t", "message": "m"}),
+            ):
+                owner.ok(tool, **given, depth="brand-new")
+                self.assertEqual(
+                    owner.fake.calls("POST", "/v1/agent")[-1].body["preset"], "brand-new"
+                )
+                self.assertIn(
+                    "did you mean 'fast'? Call", owner.refused(tool, **given, depth="fats")
+                )
+                owner.ok(tool, **given, depth=" FAST ")
+                self.assertEqual(owner.fake.calls("POST", "/v1/agent")[-1].body["preset"], "fast")
 
     def test_a_status_of_bad_timing_blames_no_argument(self) -> None:
         with desk() as owner:
@@ -618,6 +667,20 @@ class Hindrances(unittest.TestCase):
 
 
 class Help(unittest.TestCase):
+    def test_every_page_is_whole_and_a_name_says_what_it_is_of(self) -> None:
+        with desk() as owner:
+            page = owner.ok("help", action="topic", name="settings")["page"]
+            for name in ("SSL_CERT_FILE", "NO_COLOR", "CODEX_HOME"):
+                self.assertIn(name, page)
+            for action, name, kind in (
+                ("topic", "perplexity_ask", "tool"),
+                ("tool", "costs", "topic"),
+                ("topic", "projects", "topic"),
+                ("tool", "projects", "tool"),
+            ):
+                self.assertEqual(owner.ok("help", action=action, name=name)["action"], kind)
+            self.assertIn("'odd' names no tool;", owner.refused("help", action="tool", name="odd"))
+
     def test_a_name_alone_is_enough(self) -> None:
         with desk() as owner:
             for name in ("perplexity_search", "search", "Search"):
