@@ -1569,6 +1569,14 @@ class Ending(ServerTest):
         self.assertEqual(session.status, 0)
         self.assertEqual(self.stderr.getvalue(), "")
 
+    @unittest.skipIf(os.name == "nt", "a closed pipe is told otherwise")
+    def test_a_client_that_reads_no_more_ends_an_idle_server_without_an_end_of_input(self) -> None:
+        session = self.session(None, reading=False)
+        os.close(session.output)
+        session.thread.join(WAIT_S)
+        self.assertFalse(session.thread.is_alive())
+        self.assertEqual(session.status, 0)
+
     def test_an_answer_that_the_client_did_not_read_in_time_is_kept(self) -> None:
         session = self.session(None, FakeRuntime(wait_s=0.2), reading=False)
         with mock.patch.object(pro.Call, "delivered") as delivered:

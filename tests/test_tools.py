@@ -615,6 +615,30 @@ class Lists(unittest.TestCase):
             self.assertEqual(owner.ok("jobs", action="list")["warnings"], [])
 
 
+class OtherActions(unittest.TestCase):
+    def test_what_goes_with_another_action_is_named_and_not_used(self) -> None:
+        with desk() as owner:
+            owner.ok("chat", action="send", title="t", message="m")
+            for tool, given, name in (
+                ("projects", {"action": "list", "daily_usd": "1"}, "daily_usd goes with budget"),
+                ("embed", {"action": "status", "query": "x"}, "query goes with search"),
+                ("embed", {"action": "search", "query": "x", "limit": 5}, "limit goes with index"),
+                ("jobs", {"action": "list", "wait_seconds": 1}, "goes with status and result"),
+                ("chat", {"action": "list", "before_id": 5}, "before_id goes with read"),
+            ):
+                warnings = owner.ok(tool, **given)["warnings"]
+                self.assertEqual(len([w for w in warnings if name in w]), 1, warnings)
+            for tool, given in (
+                ("projects", {"action": "budget", "project": "default", "daily_usd": "1"}),
+                ("embed", {"action": "delete", "source": "chat", "confirm": True}),
+                ("jobs", {"action": "list", "limit": 5, "offset": 1}),
+                ("chat", {"action": "read", "chat_id": 1, "limit": 1, "offset": 1}),
+                ("chat", {"action": "list", "limit": 20}),
+            ):
+                warnings = " ".join(owner.ok(tool, **given)["warnings"])
+                self.assertNotIn("goes with", warnings)
+
+
 class Hindrances(unittest.TestCase):
     """A variable that cannot be used stops the calls that need it, and no others."""
 
