@@ -2785,17 +2785,18 @@ def _whole_reply(exchange: _Exchange, response: Any) -> bytes:
     if response.length:
         raise IncompleteRead(b"")
     packed = re.split(r"[,\s]+", (response.headers["Content-Encoding"] or "").lower())
-    if {"gzip", "x-gzip", "deflate"}.intersection(packed):
-        whole = b""
-        while raw:  # gzip may come in several members
+    if raw and {"gzip", "x-gzip", "deflate"}.intersection(packed):
+        whole, members = b"", 100  # gzip may come in several
+        while raw and members:
+            members -= 1
             # gzip and zlib say what they are; what is left is deflate without a head.
             unpacker = zlib.decompressobj(47 if raw[:1] in {b"\x1f", b"\x78"} else -15)
             whole += unpacker.decompress(raw, exchange.most_bytes + 1 - len(whole))
             if len(whole) > exchange.most_bytes:
                 raise exchange.too_large()
-            if not unpacker.eof:
-                raise IncompleteRead(b"")
-            raw = unpacker.unused_data if raw[:1] == b"\x1f" else b""
+            raw = unpacker.unused_data if raw[:1] == b"\x1f" and unpacker.eof else b""
+        if raw or not unpacker.eof:
+            raise IncompleteRead(b"")
         return whole
     return raw
 
