@@ -1581,6 +1581,8 @@ def invalid(name: str, problem: str) -> ToolError:
 
 def _quoted(value: Json) -> str:
     """A refused value, short enough to repeat."""
+    if isinstance(value, float) and value - value != 0:  # which JSON cannot tell
+        return "a number too large"
     text = value if isinstance(value, str) else json_text(jsonable(value))
     return one_line(text, 60)
 
@@ -10956,7 +10958,7 @@ def _stored(settings: Settings) -> SignIn | None:
         made = SignIn(**{name: found[name] for name in SignIn._fields})
         if all(re.fullmatch(r"[\x21-\x7e]*", value) for value in made[:-1]):
             return made._replace(expires_at=float(made.expires_at))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, ToolError):
         pass
     return None
 
@@ -11194,7 +11196,7 @@ class Computer:
         if self.settings.computer and stamp != self._stamp:
             self._stamp, found, made = stamp, dict[str, Tool](), signed_in(self.settings)
             self._is_in, self._listed_at = made is not None, 0.0
-            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError, ToolError):
                 kept = read_own(self.settings, _LIST)
                 if made and kept["resource"] == made.resource:
                     self._listed_at = float(kept["fetched_at"])
@@ -13154,6 +13156,8 @@ def _texts_of(words: Sequence[str], stdin: Stdin) -> tuple[list[str], str]:
     """What each of some words stands for, and the text they make together."""
     # @name alone is a file, a sentence that begins with @ is not.
     texts = [stdin.text_of(w).rstrip() if re.fullmatch(r"-|@\S*", w) else w for w in words]
+    if len(words) > 1 and not all(text for text, word in zip(texts, words) if word == "-"):
+        raise UsageError("standard input, for which - stands, is empty; nothing was sent")
     text = "".join(texts[:1])
     for number, piece in enumerate(texts[1:], 1):  # what was piped in stands between blank lines
         text += ("\n\n" if "-" in words[number - 1 : number + 1] else " ") + piece
@@ -14646,7 +14650,7 @@ def run_doctor(words: Sequence[str], scene: Context) -> int:
 
 def reach_page(settings: Settings) -> str:
     """Every host, file, variable and port that this program may touch, without any credentials."""
-    hosts, folder = [settings.base_url], settings.data_dir
+    hosts, folder = [settings.base_url], folder_flaw(settings) or settings.data_dir
     if settings.computer:
         hosts.append(f"{settings.computer_url}, and what it names to sign in and for files")
     for name, value in settings.proxies:

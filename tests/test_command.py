@@ -835,6 +835,14 @@ class Statuses(unittest.TestCase):
             said = here.line("research q --depth hihg")
             self.assertIn("change the arguments. Did you mean high? See", said.err)
 
+    def test_a_dash_for_an_empty_input_is_refused(self) -> None:
+        with console() as here:
+            for line in ("ask 'sum up' -", "chat send 'sum up' -"):
+                said = here.run(*shlex.split(line), stdin=b" \n")
+                self.assertEqual((said.status, said.out), (2, ""))
+                self.assertIn("standard input, for which - stands, is empty", said.err)
+            self.assertEqual(here.fake.requests, [])
+
     def test_a_question_stands_at_one_place(self) -> None:
         with console() as here:
             for line in (

@@ -583,6 +583,32 @@ class StoredKey(unittest.TestCase):
         self.assertEqual([one["name"] for one in said if not one["ok"]], [])
 
 
+class NoFolder(unittest.TestCase):
+    def test_without_a_usable_data_folder_nothing_is_touched_elsewhere(self) -> None:
+        flaw = "PERPLEXITY_DATA_DIR holds a placeholder that was never filled in."
+        with console() as here:
+            home = Path(here.folder, "home")
+            (home / ".perplexity-pro").mkdir(parents=True)
+            places = {"HOME": str(home), "USERPROFILE": str(home)}
+            odd = {**places, "PERPLEXITY_DATA_DIR": "${HOME}/x"}
+            here.run("key", "set", stdin=b"pplx-" + b"k2" * 20, **places, PERPLEXITY_DATA_DIR="")
+            before = sorted(home.rglob("*"))
+            for line in (
+                "key set", "key clear", "setup cursor", "setup cursor --write", "usage",
+                "chat delete 1 --yes", "projects delete default --yes", "computer status",
+                "computer login --no-browser", "ask q", "ask q --dry-run",
+            ):  # fmt: skip
+                said = here.run(*line.split(), stdin=b"pplx-" + b"a1" * 20, **odd)
+                self.assertIn(flaw, said.err, line)
+                self.assertEqual(said.out, "", line)
+                self.assertNotEqual(said.status, 0, line)
+            seen = here.line("doctor --offline", **odd)
+            self.assertEqual((seen.status, seen.err), (1, ""))
+            self.assertIn("data folder", seen.out)
+            self.assertEqual(sorted(home.rglob("*")), before)
+            self.assertEqual(here.fake.requests, [])
+
+
 class Audit(unittest.TestCase):
     def test_of_a_proxy_host_and_port_are_shown_and_no_password(self) -> None:
         cases = {
