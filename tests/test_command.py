@@ -554,7 +554,7 @@ class Usage(unittest.TestCase):
     def test_a_terminal_gets_a_bar_for_each_group_on_one_scale_within_80_columns(self) -> None:
         lines = self.shown("usage --group-by project", tty=True)
         self.assertEqual(lines[0], "Spent in all projects: $3.00, 4 calls, 8 tokens")
-        self.assertEqual(lines[-5].split(), ["project", "cost", "calls", "errors"])
+        self.assertEqual(lines[-5].split(), ["project", "cost", "calls", "errors", "tokens"])
         self.assertEqual([line.count("\u2588") for line in lines[-4:]], [20, 10, 1, 0])
         self.assertLessEqual(max(map(pro.width_of, lines)), 80)
 
@@ -578,7 +578,7 @@ class Usage(unittest.TestCase):
             here.line("ask q")
             said = here.line("usage", tty=True, NO_COLOR="1")
         self.assertIn("Spent in all projects: at least $0.0028, 2 calls", said.out)
-        self.assertRegex(said.out, r"(?m)^perplexity_search +- +\$0\.00\+ +1 +1$")
+        self.assertRegex(said.out, r"(?m)^perplexity_search +- +\$0\.00\+ +1 +1 +0$")
 
     def test_a_project_that_there_never_was_is_refused_with_the_nearest(self) -> None:
         with console() as here:
