@@ -13803,7 +13803,7 @@ def usage_text(result: Mapping[str, Json], screen: Screen) -> str:
         rows += [[f"cap: {cap['name']}", *map(cap.get, money)] for cap in caps]
         return table_text((), rows, screen)
     block = "\u2588" if screen.can_show("\u2588") else "#"
-    most = max(4, min(BAR_CHARS, screen.width - 66))
+    most = max(4, min(BAR_CHARS, screen.width - 60))
     dearest = max([group["cost_nano_usd"] for group in groups], default=0) or 1
     rows = []
     for group in groups:
