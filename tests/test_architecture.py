@@ -90,13 +90,17 @@ OF_MODULES: dict[str, dict[str, Collection[int]]] = {
     "os": OS,
     "sys": SYS,
     "io": {"BytesIO": {6}, "StringIO": {18}, "TextIOWrapper": {18}},
+    "operator": {"itemgetter": {0}},
 }
+# Modules that are reached through others, which must be said here as well.
+THROUGH = {(6, "http.client"), (6, "email.utils")}
+PACKAGES = {"urllib", "http", "email"}
 THREADS = {6, 9, 11, 12, 15, 16}
 # Of a path, what touches the disk. Chapter 18 only looks at files, before it names them.
 ON_DISK = each(
     "open read_text read_bytes write_text write_bytes unlink rename mkdir rmdir chmod touch stat "
     "symlink_to hardlink_to iterdir glob rglob lstat exists is_file is_dir is_symlink resolve "
-    "expanduser samefile",
+    "expanduser samefile walk readlink lchmod copy_into move_into is_mount",
     {5, 9},
 )
 LOOKS = {(18, name) for name in ("exists", "is_dir", "is_file", "resolve", "stat")}
@@ -104,9 +108,15 @@ OPENS = {(16, "webbrowser.open")}  # the user's browser
 NAMES: dict[str, Collection[int]] = {"open": {5}, "print": {18}, "input": {18}}
 NEVER = {"eval", "exec", "compile", "__import__", "breakpoint", "globals", "locals", "__builtins__"}
 NEVER |= {"__loader__", "__spec__", "__globals__", "__subclasses__", "__code__", "__closure__"}
+NEVER |= {"gi_frame", "cr_frame", "ag_frame", "tb_frame", "f_back", "f_globals", "f_builtins"}
+# Whose attributes may be looked up by a name that is not written down: our own records.
+RECORDS = {"args", "usage", "result", "settings"}
+STATEMENTS = {"execute", "executemany", "executescript"}
 SQL = re.compile(
-    r"\s*(select\b.+\bfrom\b|insert\s+into|update\s+\w+\s+set|delete\s+from|pragma\s|begin(\s+\w+)?\Z"
-    r"|create\s+(unique\s+)?(table|index|trigger|view)|drop\s+(table|index)|attach\b|vacuum\b)",
+    r"(?:\s|/\*.*?\*/|--[^\n]*\n)*(?:select\b.+\bfrom\b|with\s+(recursive\s+)?\w+\s*(\([^)]*\))?"
+    r"\s*as\s*\(|insert\s+(or\s+\w+\s+)?into|replace\s+into|update\s+(or\s+\w+\s+)?\w+\s+set"
+    r"|delete\s+from|pragma\s|begin(\s+\w+)?\Z|create\s+((temp|unique|virtual)\w*\s+)?(table|index"
+    r"|trigger|view)|alter\s+table|drop\s+(table|index|trigger|view)|(at|de)tach\b|vacuum\b|reindex\b)",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -187,15 +197,16 @@ def breaches(source: str) -> list[str]:
     for node in book.seen():
         for module, alias in imports(node):
             allow(node, f"import {module}", () if alias else IMPORTS.get(module, ()))
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Call):
+            _check_look_up(node, allow)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             _check_name(book, node, allow)
         elif isinstance(node, ast.Attribute):
             _check_attribute(book, node, allow)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if SQL.match(node.value):
-                allow(node, "SQL", {9})
-            if node.value in NEVER:  # the name of one, for getattr or a look-up
-                allow(node, node.value, ())
+            allow(node, "SQL", {9} if SQL.match(node.value) else ALL)
+            # The name of one, for a look-up.
+            allow(node, node.value, () if node.value in NEVER else ALL)
     return found
 
 
@@ -222,18 +233,35 @@ def _check_name(book: Chapters, node: ast.Name, allow: Callable[..., None]) -> N
         allow(node, call, {6} if call == "vars(client)" else ())
 
 
+def _check_look_up(node: ast.Call, allow: Callable[..., None]) -> None:
+    """An attribute by its name: written down and harmless, or of one of our records."""
+    if ast.unparse(node.func) != "getattr":
+        return
+    name, text = node.args[1], ast.unparse(node)
+    if not isinstance(name, ast.Constant):
+        allow(node, text, ALL if ast.unparse(node.args[0]) in RECORDS else {0, 15, 18})
+    elif name.value in STATEMENTS or name.value in ON_DISK:
+        allow(node, text, {9} if name.value in STATEMENTS else {5, 9})
+
+
 def _check_attribute(book: Chapters, node: ast.Attribute, allow: Callable[..., None]) -> None:
     base = node.value.id if isinstance(node.value, ast.Name) else ""
     text, here = ast.unparse(node), book.of(node)
+    is_module = node.attr in sys.stdlib_module_names - {base} or node.attr.startswith("_")
+    is_module = is_module or base in PACKAGES
+    reaches = base in book.modules and is_module and (here, text) not in THROUGH
     if base in OF_MODULES:
         allow(node, text, OF_MODULES[base].get(node.attr, ()))
-    elif node.attr in NEVER and text != "re.compile":
+    elif reaches or (node.attr in NEVER and text != "re.compile"):
         allow(node, text, ())
-    elif node.attr in {"execute", "executemany", "executescript"}:
+    elif node.attr in STATEMENTS:
         allow(node, text, {9})
-    parent = book.parents.get(id(node))
-    moves = node.attr == "replace" and isinstance(parent, ast.Call) and parent.func is node
-    moves = moves and isinstance(parent, ast.Call) and len(parent.args) == 1
+    parent, moves = book.parents.get(id(node)), False
+    if isinstance(parent, ast.Call) and parent.func is node:
+        given = len(parent.args) + len(parent.keywords)
+        moves = (given == 1 and node.attr == "replace") or (
+            given > 0 and node.attr in {"copy", "move"}
+        )
     touches = node.attr in ON_DISK and not text.startswith(("os.", "self."))
     if moves or (touches and (here, node.attr) not in LOOKS and (here, text) not in OPENS):
         allow(node, text, {5, 9})
@@ -395,10 +423,34 @@ class Breaches(unittest.TestCase):
         "print('x')",
         "sys.stdout.write('x')",
         "sys.modules['socket']",
+        "contextlib.os.system('x')",
+        "random._os.system('x')",
+        "typing.sys.modules['socket'].create_connection(x)",
+        "contextlib.sys.stdout.write('x')",
+        "urllib.request.urlopen('https://example.org')",
+        "getattr(path, 'write_text')('x')",
+        "getattr(path, name)('x')",
+        "getattr(db, 'execute')('x')",
+        "operator.methodcaller('write_text', 'x')(path)",
+        "operator.attrgetter('write_text')(path)",
+        "path.replace(target=x)",
+        "path.copy(x)",
+        "path.move(x)",
+        "path.walk()",
+        "path.readlink()",
+        "x.gi_frame.f_builtins['open']",
+        "statement = 'REPLACE INTO jobs VALUES (1)'",
+        "statement = 'INSERT OR REPLACE INTO jobs VALUES (1)'",
+        "statement = 'UPDATE OR IGNORE jobs SET a = 1'",
+        "statement = 'ALTER TABLE jobs ADD b'",
+        "statement = 'DROP TRIGGER t'",
+        "statement = 'WITH a AS (SELECT 1) DELETE FROM jobs'",
+        "statement = '/* x */ DELETE FROM jobs'",
     )
 
     def test_each_is_caught(self) -> None:
-        known = "import os, sys, io, threading, webbrowser, builtins\n"
+        known = "import os, sys, io, threading, webbrowser, builtins, contextlib, random, typing\n"
+        known += "import operator, urllib.parse\n"
         for line in self.CAUGHT:
             source = f"{known}# ==== 14. Tools ====\ndef do_it(path, db, x):\n    {line}\n"
             with self.subTest(line):
