@@ -187,6 +187,7 @@ LIST_TTL_MS = 3_600_000
 ANSWER_LIFE_S = 600.0  # how long the user's answer to a question stands
 
 # Sizes and times of the network.
+MAX_PARTS = 1_000_000  # of JSON: a value takes up to a hundred times its bytes in memory
 MAX_REPLY_BYTES = 8 * 1024 * 1024
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_ERROR_CHARS = 300
@@ -890,7 +891,7 @@ def _event(name: bytes, data: bytes) -> Iterator[dict[str, Json]]:
     """The event, if there is one: what is no object is skipped, unless it reports an error."""
     kind = name.decode("utf-8", "replace") or "message"
     try:
-        event = read_json(data)
+        event = "" if sum(map(data.count, (b"[", b"{", b","))) > MAX_PARTS else read_json(data)
     except ValueError:
         event = data.decode("utf-8", "replace").strip()
     if kind == "error" and isinstance(event, str):
@@ -2787,7 +2788,9 @@ def _whole_reply(exchange: _Exchange, response: Any) -> bytes:
     if response.length:
         raise IncompleteRead(b"")
     packed = re.split(r"[,\s]+", (response.headers["Content-Encoding"] or "").lower())
-    if raw and {"gzip", "x-gzip", "deflate"}.intersection(packed):
+    # A gateway may have unpacked it, and left the header.
+    is_bare = raw.lstrip()[:1] in {b"{", b"[", b""}
+    if not is_bare and {"gzip", "x-gzip", "deflate"}.intersection(packed):
         whole, members = b"", 100  # gzip may come in several
         while raw and members:
             members -= 1
@@ -2841,6 +2844,8 @@ def _attempted(exchange: _Exchange, *, streaming: bool) -> Any:
 
 def _body_of(exchange: _Exchange, raw: bytes) -> Json:
     """The JSON of a successful reply, without the key."""
+    if sum(map(raw.count, (b"[", b"{", b","))) > MAX_PARTS:
+        raise exchange.too_large()
     try:
         return scrubbed(read_json(raw), exchange.key)
     except ValueError:
@@ -6110,7 +6115,7 @@ class PaidRequest:
 
         A request that must not be sent twice takes over the job of the one that is on its way.
         """
-        with self.runtime.store.writing(self.limit_s - _MARGIN_S) as db:
+        with self.runtime.store.writing(self.limit_s - 2 * _MARGIN_S) as db:
             project = ensure_project(db, self.project)
             twin = running_twin(db, project, self.digest) if self.plan.unique else None
             if twin is not None:
@@ -9241,7 +9246,7 @@ def _send_batches(
             over = "The server ends" if call.runtime.is_ending else "The call's time is used up"
             call.warn(f"{over}; call again to index what remains.")
             break
-        with call.store.writing() as db:
+        with call.store.writing(max(0.1, call.remaining_s() - 0.5)) as db:
             if replies and project_id(db, args.project) is None:
                 name = args.project
                 call.warn(f"Project {name!r} was deleted meanwhile, so nothing more was sent.")
@@ -9253,9 +9258,10 @@ def _send_batches(
             replies += sent
             if not sent or sent[0].stored is None:
                 # Out of time, or storage refuses. Either way another batch would only add to it.
+                fate = "What was sent is paid for once, and stored as soon as that is possible"
+                fate = fate if sent else "They were not sent, the time was over"
                 call.warn(
-                    f"Not stored yet: {counted(len(own), 'chunk')}. What was sent is paid for "
-                    "once, and stored as soon as that is possible; call again to go on."
+                    f"Not stored yet: {counted(len(own), 'chunk')}. {fate}; call again to go on."
                 )
                 left = own + left
                 break
@@ -9820,7 +9826,6 @@ _STRUCTURE = "2025-06-18"  # brought structured results, and questions to the us
 _VERSION_KEY = f"{META_PREFIX}protocolVersion"
 _ABILITIES_KEY = f"{META_PREFIX}clientCapabilities"
 _LOCAL_WORKERS = 8
-_MAX_PARTS = 1_000_000  # of a line: a value takes up to a hundred times its bytes in memory
 _ASK_S = 60.0  # for the user's answer to a question
 _CLOSE_S = 0.5  # of the grace, for the last lines, and as much for the last writes
 _LOOK_S = 0.01  # between looks at what is left, while the end is awaited
@@ -10289,8 +10294,8 @@ class Server:
         """Handle one line; None stands for one that was too long."""
         message: Any = RpcError(-32700, "The line is not JSON in UTF-8.")
         doubled = list[str]()
-        if line is None or sum(map(line.count, b"[{,")) > _MAX_PARTS:
-            limits = f"{MAX_LINE_BYTES} bytes or {_MAX_PARTS} values"
+        if line is None or sum(map(line.count, b"[{,")) > MAX_PARTS:
+            limits = f"{MAX_LINE_BYTES} bytes or {MAX_PARTS} values"
             message = RpcError(-32600, f"A line is longer than {limits}.")
         else:
             with contextlib.suppress(ValueError):

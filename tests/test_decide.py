@@ -938,6 +938,31 @@ class Costs(unittest.TestCase):
             result = owner.ok("decide", state="x", questions=only)
         self.assertEqual((result["cost_usd"], result["cost_source"]), ("0", "computed"))
 
+    def test_a_projects_cap_for_a_call_holds_for_all_its_parts(self) -> None:
+        with desk() as owner:
+            owner.ok("search", query="x", project="p")
+            amount = {"call_usd": "0.002", "confirm": True}
+            owner.ok("projects", action="budget", project="p", **amount)
+            before = len(owner.fake.requests)
+            text = owner.refused("decide", state="x", questions=many(1024), project="p")
+            self.assertIn("[budget_exceeded]", text)
+            self.assertEqual(len(owner.fake.requests), before)
+            owner.ok("decide", state="x", questions=many(128), project="p")
+
+    def test_a_locked_database_is_named_before_the_time_is_over(self) -> None:
+        with desk(PERPLEXITY_WAIT_SECONDS="1.5") as owner:
+            owner.ok("search", query="x")
+            text = {"source": "text", "items": [{"key": "a", "text": "b"}]}
+            for tool, given in (
+                ("decide", {"state": "x", "questions": many(1)}),
+                ("embed", {"action": "index", **text}),
+                ("ask", {"query": "q"}),
+            ):
+                before = len(owner.fake.requests)
+                with owner.locked():
+                    self.assertIn("[storage_busy]", owner.refused(tool, **given))
+                self.assertEqual(len(owner.fake.requests), before)
+
     def test_a_spend_cap_is_held_against_what_the_call_may_cost_at_most(self) -> None:
         with desk(PERPLEXITY_BUDGET_CALL_USD="0.0000045") as owner:
             text = owner.refused("decide", state="x", questions=YES)
