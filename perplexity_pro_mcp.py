@@ -1193,15 +1193,21 @@ VARIABLES = (
     Variable("HOME, USERPROFILE", "", None, "Where data and files are", "the system's"),
     Variable(", ".join(FOLDER_VARIABLES), "", None, "Where clients' files are", "the clients' own"),
 )
+_KNOWN = {variable.name for variable in VARIABLES}
 _ALIASES = {"PERPLEXITY_WAIT_SECONDS": "PERPLEXITY_AGENT_WAIT_SECONDS"}  # of other programs
+
+
+def _unfilled_in(environ: Mapping[str, str]) -> list[str]:
+    """The variables, but for the key, that a client handed on without a value."""
+    ours = (name for name, *_ in VARIABLES if name.startswith("PERPLEXITY_"))
+    held = (name for name in ours if environ.get(name, "").strip() and name != KEY_VARIABLE)
+    return [name for name in held if given(environ, name) is None]
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
     """All settings; refuses nothing, but notes what cannot be used."""
     found: dict[str, Any] = {}
-    known = [name for name, *_ in VARIABLES if name.startswith("PERPLEXITY_")]
-    held = [name for name in known if name != KEY_VARIABLE and environ.get(name, "").strip()]
-    unfilled = [name for name in held if given(environ, name) is None]
+    unfilled = _unfilled_in(environ)
     told = [f"{name} {_UNFILLED}; it counts as not set." for name in unfilled]
     notes: dict[bool, list[str]] = {True: [], False: told}  # by gravity
     explicit, idle = set[str](), {f"PERPLEXITY_TIER_{tier.upper()}" for tier in TIERS}
@@ -1250,7 +1256,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         dumb=environ.get("TERM") == "dumb",
         shows_links=any(map(environ.get, _LINKING)) and environ.get("TERM") != "dumb",
         certificates=tuple((n, environ[n]) for n in _CERTIFICATES if environ.get(n)),
-        unknown=tuple(n for n in environ if n.startswith("PERPLEXITY_") and n not in known),
+        unknown=tuple(n for n in environ if n.startswith("PERPLEXITY_") and n not in _KNOWN),
         proxies=tuple((name, value) for name, value in proxies.items() if value),
         explicit=frozenset(explicit),
         problems=tuple(notes[True]),
