@@ -1267,8 +1267,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 # The calls that need a variable, where those are not all of the API's.
 _NEEDED_BY = {
-    **dict.fromkeys(("MODEL", "ROUTING", "TIER_"), ("ask", "chat")),
-    "DECIDER_MODEL": ("ask", "chat", "decide"),
+    **dict.fromkeys(("MODEL", "ROUTING", "TIER_"), ("ask", "chat", "llm")),
+    "DECIDER_MODEL": ("ask", "chat", "decide", "llm"),
     "COMPUTER": ("computer",),
 }
 MEND_SETTING = (

@@ -333,6 +333,9 @@ class LlmModel(unittest.TestCase):
             ("spotlight: must be true or false", {"spotlight": "maybe"}, {}),
             ("search: must be true or false", {"search": "perhaps"}, {}),
             ("PERPLEXITY_BUDGET_DAILY_USD", {}, {"PERPLEXITY_BUDGET_DAILY_USD": "0"}),
+            ("PERPLEXITY_MODEL must be", {}, {"PERPLEXITY_MODEL": "a b"}),
+            ("PERPLEXITY_ROUTING must be", {}, {"PERPLEXITY_ROUTING": "odd"}),
+            ("PERPLEXITY_DATA_DIR holds a placeholder", {}, {"PERPLEXITY_DATA_DIR": "${HOME}/x"}),
             ("llm keys set perplexity", {}, {"PERPLEXITY_API_KEY": ""}),
         ]
         for words, options, environ in cases:
