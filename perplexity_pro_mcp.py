@@ -869,7 +869,7 @@ def read_events(
     """
     name, data, number = b"", list[bytes](), b""
     for line in (line for ended in lines for line in ended.splitlines()):
-        field, _, value = line.partition(b":")
+        field, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")  # a mark may begin it
         value = value.removeprefix(b" ")
         if field == b"data":
             data.append(value)

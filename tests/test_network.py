@@ -1289,6 +1289,7 @@ class Streamed(NetworkCase):
             b'data: {"type":"b","n":1}\n\n': [{"n": 1, "type": "b"}],
             b'event: a\ndata: {"type":"b"}\n\n': [{"type": "b"}],
             b'data:{"type":"b"}\n\n': [{"type": "b"}],
+            b'\xef\xbb\xbfdata: {"type":"b"}\n\n': [{"type": "b"}],
             b'data: {"n":1}\n\n': [{"n": 1, "type": "message"}],
             b'data: {"n":1,"type":7}\n\n': [{"n": 1, "type": "message"}],
             b'data: {"type":\ndata: "b",\ndata: "n":1}\n\n': [{"n": 1, "type": "b"}],
