@@ -777,6 +777,8 @@ def message_in(value: Json) -> str:
     names = ("error", "errors", "message", "detail", "msg", "code", "type")
     texts = (message_in(value.get(name)) for name in names)
     found = next((text for text in texts if text and not text.isdigit()), "")
+    if not found and isinstance(value.get("code"), int):
+        found = f"error {value['code']}"
     where, field = value.get("loc"), value.get("param")
     if isinstance(where, list) and where:
         field = where[-1]
@@ -6412,6 +6414,8 @@ def paid_post(call: Call, plan: RequestPlan, project: str, *, fresh: bool = True
     reply = request.outcome(call)
     # A run that failed has a job all the same, and its caller wants to know which.
     if reply.error and not (plan.background and reply.value):
+        if plan.background and reply.job_id:
+            reply.error.message += f" It stands as job {reply.job_id}."
         raise reply.error
     return reply
 

@@ -236,6 +236,13 @@ class Runs(unittest.TestCase):
             self.assertTrue(seen["sources"])
             self.assertEqual(owner.events()[0]["status"], "unexpected_response")
 
+    def test_a_run_that_was_accepted_under_no_usable_id_names_its_job(self) -> None:
+        with desk() as owner:
+            owner.fake.script("POST /v1/agent", changed(owner, id="weird id", status="in_progress"))
+            text = owner.refused("research", query="q")
+            self.assertRegex(text, r"It stands as job 1\.")
+            self.assertEqual(job(owner, 1)["status"], "failed")
+
     def test_a_run_that_fails_at_once_has_its_job_its_reason_and_its_cost(self) -> None:
         with desk() as owner:
 

@@ -520,7 +520,7 @@ class Runs(unittest.TestCase):
             ("It broke.", "It broke."),
             ({"message": "<html>504</html>"}, "the run failed without saying why"),
             ({"message": [5]}, "the run failed without saying why"),
-            ({"code": 5}, "the run failed without saying why"),
+            ({"code": 5}, "error 5"),
             ({"code": "context_length_exceeded", "message": None}, "context_length_exceeded"),
             ({"type": "internal_error"}, "internal_error"),
             ({}, "the run failed without saying why"),

@@ -373,6 +373,14 @@ class Searches(unittest.TestCase):
                 owner.ok(tool, **given, depth=" FAST ")
                 self.assertEqual(owner.fake.calls("POST", "/v1/agent")[-1].body["preset"], "fast")
 
+    def test_an_error_that_says_no_more_than_its_code_is_told_by_that(self) -> None:
+        with desk(PERPLEXITY_MAX_ATTEMPTS="1") as owner:
+            for status in (200, 400, 503):
+                owner.fake.script(SEARCH, Answer(status, {"error": {"code": 4291}}))
+                self.assertIn('"error 4291"', owner.refused("search", query="x"))
+            owner.fake.script(SEARCH, Answer(400, {"errors": [{"message": "odd", "code": 1}]}))
+            self.assertIn('"odd"', owner.refused("search", query="x"))
+
     def test_a_status_of_bad_timing_blames_no_argument(self) -> None:
         with desk() as owner:
             for status in (408, 409, 425):
