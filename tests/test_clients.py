@@ -749,6 +749,21 @@ class YamlFiles(Case):
             self.refused("goose", text, "whose cmd and args are for you to change")
 
 
+class NoText(unittest.TestCase):
+    def test_a_file_of_another_encoding_is_named_as_such_and_left_alone(self) -> None:
+        for word, raw in (("cursor", b"\xff\xfe{\0}\0"), ("goose", b"a: \xe9\n")):
+            with tempfile.TemporaryDirectory() as folder:
+                home = Path(folder).resolve()
+                place = pro.Place(home, {}, "linux", home / "project")
+                path = Path(pro.client_file(client(word), place) or "")
+                path.parent.mkdir(parents=True)
+                path.write_bytes(raw)
+                with self.assertRaises(pro.ToolError) as caught:
+                    pro.plan_write(client(word), place, LAUNCH)
+                self.assertIn("it is not UTF-8 text. Nothing was changed", caught.exception.message)
+                self.assertEqual(path.read_bytes(), raw)
+
+
 class Differences(Case):
     WORDS = ("hunter2", "s3cr3t", "Bearer", "4711", "tok-in-comment", "plainword", "/private")
 
