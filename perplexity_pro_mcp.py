@@ -7923,7 +7923,9 @@ class ChatArgs(RunArgs):
         ),
     ] = None
     before_id: Annotated[int | None, Arg("read: messages older than this message id", low=1)] = None
-    offset: Annotated[int, Arg("list: chats to skip; read: characters to skip, limit 1", low=0)] = 0
+    offset: Annotated[
+        int, Arg("list: chats to skip; read: characters of a long message to skip, limit 1", low=0)
+    ] = 0
     confirm: Confirm = False
     project: Annotated[str, _project("The chat's project")] = DEFAULT_PROJECT
 
@@ -7965,12 +7967,12 @@ class ChatResult(RunAnswer):
 @tool(
     "Hold a conversation grounded in web search; list, read or delete stored chats.",
     "Use it when follow-ups build on earlier turns; perplexity_ask for a single question, "
-    "perplexity_research for a report, perplexity_embed to search indexed chats. send with a "
-    "title starts a chat and returns its chat_id, send with a chat_id continues it; each returns "
-    "an answer like perplexity_ask and takes depth, model, instructions and search options for "
-    "that turn only. list gives ids and titles, read messages in order. Completed turns are "
-    "stored locally, by project; Perplexity may keep them too. A late or long answer becomes a "
-    "job: read it by perplexity_jobs, do not repeat it; its turn is stored when it ends: wait "
+    "perplexity_research for a report, perplexity_embed to search indexed chats. send starts a "
+    "chat (title) or continues one (chat_id); it returns chat_id and an answer like "
+    "perplexity_ask; depth, model, instructions and search options hold for that turn only. list "
+    "gives ids and titles, read messages in order. Completed turns are stored locally, by project; "
+    "Perplexity may keep them too. A late or long answer becomes a job: read it by "
+    "perplexity_jobs, do not repeat it; its turn (and a new chat) is stored when it ends: wait "
     "before the next send. delete removes a chat and its vectors for good, once confirmed.",
     cost="only send, about $0.001-0.004, medium $0.02-0.05, a model at its price; "
     "refused past a cap",
@@ -8136,7 +8138,7 @@ class ResearchArgs(WebArgs):
         ),
     ] = "medium"
     wait_seconds: Annotated[
-        float, Arg("Wait so long for the report, default 0", low=0, high=MAX_WAIT_S, waits=True)
+        float, Arg("Seconds to wait for the report, default 0", low=0, high=MAX_WAIT_S, waits=True)
     ] = 0
     instructions: Instructions = None
 
@@ -8165,12 +8167,12 @@ def read_submitted(reply: Reply) -> ParsedReply:
 
 
 @tool(
-    "Start a deep research run in the background: a long, multi-step, cited report.",
-    "Use it for questions that need many sources and minutes; perplexity_ask for an answer now. "
-    "Returns a job_id at once, or the report if it comes within wait_seconds; perplexity_jobs "
-    "result (same project) reads it, cancel stops it. An identical question joins the run under "
-    "way. Filters replace the preset's tools: the report may rest on snippets. Query and "
-    "report are stored at Perplexity and locally.",
+    "Start a deep research run in the background: a multi-step, cited report.",
+    "Use it for questions that need many sources and minutes; perplexity_ask for an answer now, "
+    "even at medium. Returns a job_id at once, or the report if it comes within wait_seconds; "
+    "perplexity_jobs result (same project) reads it, cancel stops it. An identical question joins "
+    "the run under way. Filters replace the preset's tools: the report may rest on snippets. Query "
+    "and report are stored at Perplexity and locally.",
     cost="billed when the run ends: medium about $0.02-0.05, high $0.4-0.9, xhigh and "
     "wide-research unmeasured ($3 reserved); refused past a cap",
     effects=WEB,
@@ -8761,7 +8763,8 @@ class DecideArgs(NamedTuple):
         Arg(f"Default {DEFAULT_DECIDER}", high=MAX_MODEL_CHARS, check=checked_model),
     ] = None
     timeout_ms: Annotated[
-        int | None, Arg("Longest wait, then an error; default by size", low=1, high=3_600_000)
+        int | None,
+        Arg("Longest wait, then an error, no job; default by size", low=1, high=3_600_000),
     ] = None
     confirm: ConfirmCost = False
     project: Project = DEFAULT_PROJECT
@@ -8941,7 +8944,7 @@ def _cost_warnings(replies: Sequence[ParsedReply], asked: str) -> list[str]:
     "Judge a text, data or pictures by yes/no, choice or score questions; get calibrated "
     "probabilities, no prose.",
     "Use it to classify, check or rate what you already have; perplexity_ask for facts from the "
-    "web, perplexity_embed to search by meaning. noul (yes/no; alias boolean) returns the "
+    "web, perplexity_embed to search by meaning. noul (yes/no) returns the "
     "probability of yes, choice the likeliest option with all probabilities, score the mean level "
     "(lowest 0): you set the threshold. Ask many questions at once; over 128 are split into "
     "billed requests. Text and pictures go to Perplexity. Stores only the cost; a late or "
@@ -9377,9 +9380,9 @@ def _delete_vectors(call: Call, args: EmbedArgs) -> dict[str, Json]:
     "perplexity_jobs for a known id. index first: Perplexity embeds a source's new and changed "
     "texts, unchanged ones are free; repeat until remaining is 0. Vectors and texts are stored "
     "locally. search (query sent too) returns the nearest texts, scores and ids; give the model, "
-    "dimensions and encoding used to index. status counts what is indexed. delete removes for "
-    "good, once confirmed, the project's vectors, or those matching the source, model, dimensions "
-    "and encoding given; chats and reports stay, given texts go.",
+    "dimensions and encoding used to index. status counts what is indexed. delete, once confirmed, "
+    "removes for good the project's vectors (or those of the source, model, dimensions and "
+    "encoding given) and items' texts; chats and reports stay.",
     cost="index, search $0.004 (0.6b) or $0.03 (4b) per million tokens; refused past a cap",
     effects=Effects(destructive=True, open_world=True),
     examples=(
@@ -9603,11 +9606,11 @@ def _budget(call: Call, args: ProjectsArgs, name: str) -> ProjectsResult:
     "List the projects that group stored chats, jobs and vectors, delete one, or cap its spending.",
     "Use it to see or clear what is kept, or limit what is spent; perplexity_usage for costs and "
     "what caps have left, perplexity_chat delete for a single chat. Other tools create a project "
-    "when they file something under it; budget needs it to exist. delete removes everything "
-    "stored in it for good, once confirmed, but keeps its spend history; running jobs go on and "
-    "are billed: cancel them first. list shows caps; budget sets the caps given, keeps the "
+    "when they file something under it; budget needs it to exist. delete removes everything stored "
+    "in it for good, once confirmed, but keeps its spend history; running jobs go on and are "
+    "billed: cancel them first. list shows dates and caps; budget sets the caps given, keeps the "
     "others; raising or lifting a cap needs confirmation.",
-    cost="free, local only",
+    cost="free",
     effects=Effects(destructive=True, idempotent=True, open_world=False),
     examples=(
         {"action": "list"},
@@ -9720,10 +9723,10 @@ def _cap_info(cap: Cap) -> dict[str, Json]:
 @tool(
     "Report what recorded Perplexity calls cost, by tool, API, model, project or day, and what "
     "spend caps have left.",
-    "Use it to check spending or after an interrupted call; perplexity_models for "
-    "list prices, perplexity_projects to set caps. Every billed call is in a local ledger, at "
-    "its exact cost where known; totals are a lower bound if calls failed.",
-    cost="free, local only",
+    "Use it to check spending or after an interrupted call; perplexity_models for list prices, "
+    "perplexity_projects to set caps. Every billed call is in a local ledger, at its exact cost "
+    "where known; totals lack unknown costs and runs not yet collected.",
+    cost="free",
     effects=LOCAL,
     examples=({"group_by": "day", "since": "2026-11-01"}, {"project": "default"}),
 )
@@ -9793,7 +9796,7 @@ class HelpResult(NamedTuple):
     "Use it when unsure which perplexity_ tool to call, or after an invalid_request; "
     "perplexity_models for live prices. Topics: routing, costs, limits, citations, errors, "
     "projects, settings.",
-    cost="free, local only",
+    cost="free",
     effects=LOCAL,
     examples=({"action": "tool", "name": "perplexity_search"}, {"action": "index"}),
 )
