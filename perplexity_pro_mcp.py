@@ -7969,11 +7969,12 @@ class ChatResult(RunAnswer):
     "Use it when follow-ups build on earlier turns; perplexity_ask for a single question, "
     "perplexity_research for a report, perplexity_embed to search indexed chats. send starts a "
     "chat (title) or continues one (chat_id); it returns chat_id and an answer like "
-    "perplexity_ask; depth, model, instructions and search options hold for that turn only. list "
-    "gives ids and titles, read messages in order. Completed turns are stored locally, by project; "
-    "Perplexity may keep them too. A late or long answer becomes a job: read it by "
-    "perplexity_jobs, do not repeat it; its turn (and a new chat) is stored when it ends: wait "
-    "before the next send. delete removes a chat and its vectors for good, once confirmed.",
+    "perplexity_ask; options hold for that turn only, and with a depth, filters replace the "
+    "preset's tools. list gives ids and titles, read the last messages with ids and roles. "
+    "Completed turns are stored locally, by project; Perplexity may keep them too. A late "
+    "or long answer becomes a job: read it by perplexity_jobs; its turn (and a new chat) is stored "
+    "when it ends, so wait before the next send. delete removes a chat and its vectors for good, "
+    "once confirmed.",
     cost="only send, about $0.001-0.004, medium $0.02-0.05, a model at its price; "
     "refused past a cap",
     effects=Effects(destructive=True, open_world=True),
@@ -8170,9 +8171,9 @@ def read_submitted(reply: Reply) -> ParsedReply:
     "Start a deep research run in the background: a multi-step, cited report.",
     "Use it for questions that need many sources and minutes; perplexity_ask for an answer now, "
     "even at medium. Returns a job_id at once, or the report if it comes within wait_seconds; "
-    "perplexity_jobs result (same project) reads it, cancel stops it. An identical question joins "
-    "the run under way. Filters replace the preset's tools: the report may rest on snippets. Query "
-    "and report are stored at Perplexity and locally.",
+    "perplexity_jobs result (same project) reads it, cancel stops it. Filters replace the "
+    "preset's tools: the report may rest on snippets. Query and report are stored at Perplexity "
+    "and locally.",
     cost="billed when the run ends: medium about $0.02-0.05, high $0.4-0.9, xhigh and "
     "wide-research unmeasured ($3 reserved); refused past a cap",
     effects=WEB,
@@ -8764,7 +8765,11 @@ class DecideArgs(NamedTuple):
     ] = None
     timeout_ms: Annotated[
         int | None,
-        Arg("Longest wait, then an error, no job; default by size", low=1, high=3_600_000),
+        Arg(
+            "Longest wait, then an error (perhaps billed), no job; default by size",
+            low=1,
+            high=3_600_000,
+        ),
     ] = None
     confirm: ConfirmCost = False
     project: Project = DEFAULT_PROJECT
@@ -9025,7 +9030,7 @@ class EmbedArgs(NamedTuple):
     ] = None
     source: Annotated[
         Literal["chat", "job", "text"] | None,
-        Arg("index: chats, finished reports or items; else a filter"),
+        Arg("index: chat (chats), job (finished reports), text (items); else a filter"),
     ] = None
     items: Annotated[
         list[dict[str, Json]] | None,
