@@ -8949,11 +8949,11 @@ def _cost_warnings(replies: Sequence[ParsedReply], asked: str) -> list[str]:
     "Judge a text, data or pictures by yes/no, choice or score questions; get calibrated "
     "probabilities, no prose.",
     "Use it to classify, check or rate what you already have; perplexity_ask for facts from the "
-    "web, perplexity_embed to search by meaning. noul (yes/no) returns the "
-    "probability of yes, choice the likeliest option with all probabilities, score the mean level "
-    "(lowest 0): you set the threshold. Ask many questions at once; over 128 are split into "
-    "billed requests. Text and pictures go to Perplexity. Stores only the cost; a late or "
-    "long result becomes a job for perplexity_jobs.",
+    "web, perplexity_embed to search by meaning. noul (yes/no) returns the probability of yes, "
+    "choice the likeliest option with all probabilities, score the mean level (lowest 0): you set "
+    "the threshold. Ask many questions at once; over 128 are split into billed requests. Text and "
+    "pictures go to Perplexity; only the cost is stored here. A late or long result becomes a job "
+    "for perplexity_jobs.",
     cost="$0.02 per million input tokens, mostly under $0.0001; refused past a cap",
     effects=WEB,
     examples=(
@@ -9051,7 +9051,9 @@ class EmbedArgs(NamedTuple):
     dimensions: Annotated[
         int | None, Arg("Multiple of 8 from 128 up to the default: 1024 (4b: 2560)")
     ] = None
-    encoding: Annotated[Literal["int8", "binary"] | None, Arg("Default int8")] = None
+    encoding: Annotated[
+        Literal["int8", "binary"] | None, Arg("Default int8; binary: smaller, coarser")
+    ] = None
     project: Annotated[str, _project("Project to index, search or clear")] = DEFAULT_PROJECT
     confirm: Confirm = False
 
@@ -9382,12 +9384,12 @@ def _delete_vectors(call: Call, args: EmbedArgs) -> dict[str, Json]:
 @tool(
     "Index saved chats, finished reports or given texts as vectors and search them by meaning.",
     "Use it to find what was said or stored; perplexity_search for the web, perplexity_chat or "
-    "perplexity_jobs for a known id. index first: Perplexity embeds a source's new and changed "
-    "texts, unchanged ones are free; repeat until remaining is 0. Vectors and texts are stored "
-    "locally. search (query sent too) returns the nearest texts, scores and ids; give the model, "
-    "dimensions and encoding used to index. status counts what is indexed. delete, once confirmed, "
-    "removes for good the project's vectors (or those of the source, model, dimensions and "
-    "encoding given) and items' texts; chats and reports stay.",
+    "perplexity_jobs for a known id. index first (Perplexity embeds new and changed texts only); "
+    "repeat until remaining is 0. Vectors and texts are stored locally. search (query sent too) "
+    "returns the nearest texts, scores and ids; give the model, dimensions and encoding used to "
+    "index. status lists those with counts. delete, once confirmed, removes for good the project's "
+    "vectors (or those of the source, model, dimensions and encoding given) and items' texts; "
+    "chats and reports stay.",
     cost="index, search $0.004 (0.6b) or $0.03 (4b) per million tokens; refused past a cap",
     effects=Effects(destructive=True, open_world=True),
     examples=(
