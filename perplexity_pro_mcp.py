@@ -8951,9 +8951,9 @@ def _cost_warnings(replies: Sequence[ParsedReply], asked: str) -> list[str]:
     "Use it to classify, check or rate what you already have; perplexity_ask for facts from the "
     "web, perplexity_embed to search by meaning. noul (yes/no) returns the probability of yes, "
     "choice the likeliest option with all probabilities, score the mean level (lowest 0): you set "
-    "the threshold. Ask many questions at once; over 128 are split into billed requests. Text and "
-    "pictures go to Perplexity; only the cost is stored here. A late or long result becomes a job "
-    "for perplexity_jobs.",
+    "the threshold. Ask many at once; over 128 are split into billed requests. Text and pictures "
+    "go to Perplexity; only the cost is stored here. A late or long result becomes a job for "
+    "perplexity_jobs.",
     cost="$0.02 per million input tokens, mostly under $0.0001; refused past a cap",
     effects=WEB,
     examples=(
