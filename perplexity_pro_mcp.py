@@ -10981,7 +10981,7 @@ def _stored(settings: Settings) -> SignIn | None:
             own_file(own_path(settings, _SIGN_IN))  # its owner's alone, if it was not
         found = read_own(settings, _SIGN_IN)
         made = SignIn(**{name: found[name] for name in SignIn._fields})
-        if all(re.fullmatch(r"[\x21-\x7e]*", value) for value in made[:-1]):
+        if all(re.fullmatch(r"[\x20-\x7e]*", value) for value in made[:-1]):
             return made._replace(expires_at=float(made.expires_at))
     except (OSError, ValueError, KeyError, TypeError, ToolError):
         pass
@@ -11162,6 +11162,9 @@ class Computer:
             number = response.headers["Mcp-Session-Id"] or ""
             reply = next((m for m in self._messages(response, []) if m.get("id") == 0), {})
         version = text_in(object_in(reply, "result"), "protocolVersion")
+        if message_in(reply.get("error")):
+            said = _quoted_line(message_in(reply["error"]))
+            raise ToolError("unexpected_response", f"Computer refused a session, saying {said}.")
         if version not in LEGACY_VERSIONS:
             raise _broken("Perplexity Computer speaks no version of the protocol known here")
         named = {"Mcp-Session-Id": number} if number else {}
@@ -11557,21 +11560,24 @@ class RemoteResult:
     """What the remote returned: its own object, every key kept, and the next step."""
 
     def __init__(self, tool: str, result: Mapping[str, Json], limit: int) -> None:
-        content = list_in(result, "content")
+        content, found = list_in(result, "content"), result.get("structuredContent")
         texts = [*filter(None, (text_in(one, "text") for one in content))]
-        others = [one for one in content if text_in(one, "text") is None]
-        found = result.get("structuredContent")
         if not isinstance(found, dict):
             with contextlib.suppress(ValueError):
                 found = read_json(texts[0] if texts else "")
-        if not isinstance(found, dict):
-            found = {"text": "\n".join(texts), **({"content": others} if others else {})}
+        is_text = not isinstance(found, dict)
+        found = {"text": "\n".join(texts)} if not isinstance(found, dict) else dict(found)
+        # What the object does not repeat; its JSON is a text as well, for older clients.
+        told = {*texts} if is_text else {*texts[:1], str(found.get("text"))}
+        others = [one for one in content if text_in(one, "text") not in told]
+        found.update({"content": others} if others and "content" not in found else {})
         if result.get("isError") is True and "event" not in found:
             said = _quoted_line("\n".join(texts) or json_text(found))
             raise ToolError("unexpected_response", f"Computer could not do it, saying {said}.")
         self.found: dict[str, Json] = found
         self.answer, self.step = text_in(found, "text") or "", next_step(tool, found)
-        self.rest = {name: value for name, value in found.items() if name != "text"}
+        self.said = isinstance(found.get("text"), str)
+        self.rest = {n: v for n, v in found.items() if n != "text" or not self.said}
         if not (self.answer or self.rest):
             self.step = "Computer returned nothing."
         listed = json_text(self.rest)
@@ -11599,7 +11605,7 @@ class RemoteResult:
         return self
 
     def _asdict(self) -> dict[str, Json]:
-        text = {"text": self.answer} if self.answer or "text" in self.found else {}
+        text = {"text": self.answer} if self.answer or self.said else {}
         return {**self.rest, **text, "next_step": self.step}
 
     def text(self) -> str:
@@ -11678,6 +11684,14 @@ def _blamed_on_path() -> Iterator[None]:
         raise invalid("path", f"{why or 'cannot be used'}.") from None
 
 
+def _named_address(call: Call, found: Mapping[str, Json], name: str) -> str:
+    """The address in a result; without one, what the result says instead."""
+    if found.get(name) is None:
+        said = _quoted_line(text_in(found, "text") or json_text(found))
+        raise ToolError("unexpected_response", f"Computer named no address, saying {said}.")
+    return _allowed(call.settings, found[name])
+
+
 def _uploaded(call: Call, path: str, opened_file: tuple[typing.IO[bytes], int]) -> ComputerFile:
     """Ask for an envelope, then send the file in it, to an address that gets no token."""
     import mimetypes
@@ -11690,7 +11704,7 @@ def _uploaded(call: Call, path: str, opened_file: tuple[typing.IO[bytes], int]) 
     asked = {"filename": name, "mime_type": kind, "size_bytes": size}
     envelope = call.runtime.outside.call_tool(call, "create_attachment_upload", asked).found
     edge, safe = secrets.token_hex(16), re.sub(r"[^\w .()+-]", "_", name)
-    attachment = _allowed(call.settings, envelope.get("attachment_url"))
+    attachment = _named_address(call, envelope, "attachment_url")
     fields = object_in(envelope, "upload_fields")
     parts = [f'"{n}"\r\n\r\n{v}' for n, v in fields.items() if not re.search(r'["\r\n]', n)]
     # The file comes last: the store reads nothing behind it.
@@ -11712,7 +11726,7 @@ def _uploaded(call: Call, path: str, opened_file: tuple[typing.IO[bytes], int]) 
 
     long = str(sum(map(len, ends)) + size)
     form = ("Content-Type", f"multipart/form-data; boundary={edge}")
-    url = _allowed(call.settings, envelope.get("upload_url"))
+    url = _named_address(call, envelope, "upload_url")
     outgoing = Outgoing("POST", url=url, headers=(form, ("Content-Length", long)))
     outgoing = outgoing._replace(content=content(), read_timeout_s=MAX_WAIT_S, look=look)
     with opened(call.settings, outgoing) as response:
@@ -11738,7 +11752,7 @@ def _downloaded(call: Call, args: ComputerFileArgs) -> ComputerFile:
     if (count_of(known.get("size_bytes")) or 0) > _MAX_FILE_BYTES:
         raise ToolError("invalid_request", f"The file is larger than {_MAX_FILE_BYTES:,} bytes.")
     fresh = ask(call, "create_asset_download", {**thread, "asset_id": args.asset_id})
-    url = _allowed(call.settings, fresh.found.get("url"))
+    url = _named_address(call, fresh.found, "url")
     outgoing = Outgoing("GET", url=url, most_bytes=_MAX_FILE_BYTES, look=call.look)
     with opened(call.settings, outgoing) as response, contextlib.ExitStack() as stack:
         if response.status != 200:

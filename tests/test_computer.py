@@ -517,6 +517,34 @@ class Calls(unittest.TestCase):
                 said = made.refused(SENDING, message="long", thread_id="t-1")
             self.assertIn("read_thread", said)
 
+    def test_nothing_of_a_result_is_lost_whatever_its_form(self) -> None:
+        def text(words: str) -> Json:
+            return {"type": "text", "text": words}
+
+        base = {"thread_id": "t", "event": "complete"}
+        image = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+        for raw, key, kept in (
+            ({"structuredContent": {**base, "text": ["a", "b"]}}, "text", ["a", "b"]),
+            ({"structuredContent": {**base, "text": 42}}, "text", 42),
+            ({"structuredContent": {**base, "text": "hi"}, "content": [image]}, "content", [image]),
+            (
+                {"structuredContent": {**base, "text": "hi"}, "content": [text("hi")]},
+                "text",
+                "hi",
+            ),
+            (
+                {"content": [text(json.dumps({**base, "text": "one"})), text("two")]},
+                "content",
+                [text("two")],
+            ),
+            ({"content": [text("one"), text("two"), image]}, "content", [image]),
+        ):
+            with self.subTest(raw), bridge() as made:
+                made.fake.tasks.raw[SENDING] = raw
+                seen = made.run(SENDING, message="x").structured
+                self.assertEqual(seen[key], kept)
+                self.assertEqual("content" in seen, key == "content")
+
     def test_where_no_session_begins_nothing_is_said_to_run(self) -> None:
         with bridge() as made:
             made.fake.faults = {"no_session"}
@@ -693,8 +721,24 @@ class Files(unittest.TestCase):
                 (made.files / "a.txt").write_text("x", "utf-8")
                 made.fake.tasks.raw["create_attachment_upload"] = {"structuredContent": envelope}
                 said = made.refused("perplexity_computer_file", action="upload", path="a.txt")
-                self.assertIn("not https", said)
+                self.assertIn("no address" if odd is None else "not https", said)
                 self.assertNotIn("delete all", said)
+
+    def test_a_refusal_in_words_is_told_where_an_address_was_expected(self) -> None:
+        refusal: Json = {"content": [{"type": "text", "text": "This plan has no uploads."}]}
+        for tool, given in (
+            ("create_attachment_upload", {"action": "upload", "path": "a.txt"}),
+            (
+                "create_asset_download",
+                {"action": "download", "thread_id": "t-1", "asset_id": "a", "path": "b.txt"},
+            ),
+        ):
+            with self.subTest(tool), bridge() as made:
+                (made.files / "a.txt").write_text("x", "utf-8")
+                made.fake.tasks.raw[tool] = refusal
+                said = made.refused("perplexity_computer_file", **given)
+                self.assertIn('saying "This plan has no uploads."', said)
+                self.assertFalse((made.files / "b.txt").exists())
 
     def test_long_names_are_shortened_by_what_a_system_counts(self) -> None:
         names = {"\u5831\u544a" * 100 + ".pdf": ".pdf", "a" * 150 + "." * 60 + "b" * 39: "b"}
