@@ -893,7 +893,7 @@ def _event(name: bytes, data: bytes) -> Iterator[dict[str, Json]]:
     """The event, if there is one: what is no object is skipped, unless it reports an error."""
     kind = name.decode("utf-8", "replace") or "message"
     try:
-        event = "" if sum(map(data.count, (b"[", b"{", b","))) > MAX_PARTS else read_json(data)
+        event = "" if data.count(b"[") + data.count(b"{") > MAX_PARTS else read_json(data)
     except ValueError:
         event = data.decode("utf-8", "replace").strip()
     if kind == "error" and isinstance(event, str):
@@ -2852,7 +2852,7 @@ def _attempted(exchange: _Exchange, *, streaming: bool) -> Any:
 
 def _body_of(exchange: _Exchange, raw: bytes) -> Json:
     """The JSON of a successful reply, without the key."""
-    if sum(map(raw.count, (b"[", b"{", b","))) > MAX_PARTS:
+    if raw.count(b"[") + raw.count(b"{") > MAX_PARTS:
         raise exchange.too_large()
     try:
         return scrubbed(read_json(raw), exchange.key)
@@ -11115,6 +11115,8 @@ class Computer:
                 most_bytes=_MAX_MESSAGE_BYTES,
                 look=look,
             )
+            if look:
+                look()  # what was cancelled before it is sent is not sent
             with opened(self.settings, outgoing) as response:
                 if made and response.status == 401 and not refused and method != "DELETE":
                     refused = made.access  # it came before anything happened: once more
@@ -14237,7 +14239,11 @@ def _computer_task(
     # Nothing is cut for a person, and whoever types a file's name may read or make that file.
     file = given[0] if action == "upload" else flags.get("output", "-")
     folder = own_place().cwd if action in {"upload", "download"} else Path()
-    folder = (folder / file).resolve().parent if file != "-" else folder
+    if action == "upload":  # through a link it is the file that is meant
+        real = (folder / file).resolve()
+        folder, arguments["path"] = real.parent, real.name
+    elif file != "-":
+        folder = (folder / file).parent.resolve()
     settings = settings._replace(max_result_chars=sys.maxsize, files_dir=str(folder))
     with contextlib.closing(with_computer(Runtime(settings))) as runtime:
         while tool:

@@ -517,6 +517,32 @@ class Calls(unittest.TestCase):
                 said = made.refused(SENDING, message="long", thread_id="t-1")
             self.assertIn("read_thread", said)
 
+    def test_what_is_cancelled_while_a_token_is_renewed_is_not_sent(self) -> None:
+        with bridge() as made:
+            made.run("models_list")
+            ended = json.dumps({**made.kept(), "expires_at": 0})
+            (made.data / "computer.json").write_text(ended, "utf-8")
+            gate = made.fake.refresh_gate = threading.Event()
+            call = pro.Call(made.runtime, made.runtime.outside.tools()[SENDING])
+            outcome: list[Any] = []
+
+            def run() -> None:
+                with contextlib.suppress(pro.Cancelled):
+                    outcome.append(pro.run_tool(call, {"message": "x"}))
+
+            thread = threading.Thread(target=run)
+            thread.start()
+            with made.fake.arrival:  # the second visit, after that of the sign-in
+                found = made.fake.arrival.wait_for(
+                    lambda: len(made.fake.asked("/token")) > 1, WAIT_S
+                )
+            self.assertTrue(found)
+            call.cancel()
+            gate.set()
+            thread.join(WAIT_S)
+            self.assertEqual((thread.is_alive(), outcome), (False, []))
+            self.assertEqual(made.fake.sent("tools/call", SENDING), [])
+
     def test_nothing_of_a_result_is_lost_whatever_its_form(self) -> None:
         def text(words: str) -> Json:
             return {"type": "text", "text": words}
@@ -1226,6 +1252,23 @@ class CommandLine(unittest.TestCase):
         with mock.patch.object(sys, "stdin", io.StringIO("")):
             status = pro.command_line(["computer", *words], made.settings, screen)
         return status, out.getvalue(), err.getvalue()
+
+    @unittest.skipIf(os.name == "nt", "links need a right there")
+    def test_a_link_stands_for_the_file_it_leads_to(self) -> None:
+        with bridge() as made:
+            below = made.files / "sub"
+            below.mkdir()
+            (below / "real.txt").write_text("right", "utf-8")
+            (below / "link.txt").write_text("wrong", "utf-8")
+            (made.files / "link.txt").symlink_to(below / "real.txt")
+            status, _, err = self.line(made, "upload", str(made.files / "link.txt"))
+            self.assertEqual(status, 0, err)
+            self.assertEqual([*made.fake.tasks.uploads.values()], [b"right"])
+            # What is saved is a new file, never what a link leads to.
+            (made.files / "out.txt").symlink_to(below / "new.txt")
+            words = ("download", "thread-1", "a-1", "-o", str(made.files / "out.txt"))
+            said = self.line(made, *words)
+            self.assertFalse((below / "new.txt").exists(), said)
 
     def test_statuses_say_how_it_went(self) -> None:
         with bridge() as made:

@@ -844,7 +844,7 @@ class Unasked(NetworkCase):
         self.assertIn("larger than", error.message)
 
     def test_a_reply_of_more_values_than_memory_is_for_is_not_read(self) -> None:
-        body = b'{"output":[' + b"[]," * (pro.MAX_PARTS // 2) + b"[]]}"
+        body = b'{"output":[' + b"[]," * pro.MAX_PARTS + b"[]]}"
         head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
         self.raw(sends(head + body))
         self.assertIn("larger than", self.failed_post().message)
